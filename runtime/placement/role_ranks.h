@@ -1,0 +1,27 @@
+// Which ranks have which role. Torch-free, MPI-free: arithmetic on rank numbers.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+namespace trireme::placement {
+
+enum class Role { actor, critic, reference, rollout };
+inline constexpr std::array<Role, 4> kRoles{Role::actor, Role::critic, Role::reference, Role::rollout};
+const char* to_string(Role role);
+
+/// "0-3,6" -> {0,1,2,3,6}, ascending; "" -> all of num_ranks. Throws invalid_config (with `where`) on bad
+/// syntax, repeats, and ranks that do not exist.
+std::vector<int> parse_ranks(const std::string& text, int num_ranks, const std::string& where);
+
+struct RoleRanks {
+  std::vector<int> actor, critic, reference, rollout;  // empty: the role does not exist in this run
+
+  const std::vector<int>& of(Role role) const;
+  bool has(Role role, int rank) const;
+  /// All roles on the same ranks.
+  bool colocated() const;
+};
+
+}  // namespace trireme::placement
