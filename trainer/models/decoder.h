@@ -6,62 +6,69 @@
 // Legend: T rows, D hidden_size, V vocab_size, N chosen (row, token) pairs.
 #pragma once
 
-#include <memory>
 #include <span>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "trainer/models/decoder_shape.h"
 #include "trainer/models/forward_batch.h"
+#include "trainer/models/ops.h"
 #include "trainer/models/parameter_set.h"
 
 namespace trireme::models {
 
 class Decoder {
  public:
-  /// Borrows `parameters`, which must outlive it.
+  /// Borrows `parameters`, which must outlive it. Trains only if the set has gradients by now.
   Decoder(const DecoderShape& shape, ParameterSet& parameters, at::ScalarType compute_dtype);
+  // Graphs keep the addresses of its weights.
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
 
   const DecoderShape& shape() const { return shape_; }
+  const ParameterSet& parameters() const { return parameters_; }
   at::ScalarType compute_dtype() const { return compute_dtype_; }
-  at::Device device() const;
+  at::Device device() const { return parameters_.device(); }
 
-  /// Takes the masters' present values into the compute copies (a no-op where they are one buffer).
-  /// Call after every change of the parameters and before forward_paged.
+  /// Takes the masters' present values into the compute copy (nothing to do in fp32, where they are one
+  /// buffer). Call after every change of the parameters.
   void refresh();
 
   /// Rollout: writes each row's key and value to its slot, returns the last norm's output, [T, D].
-  /// No gradient. Uses the copies of the last refresh().
   at::Tensor forward_paged(const ForwardBatch& batch, KvSlots& kv) const;
 
-  /// Training: slots are rows (slots[i] == i). Records a graph where gradients are enabled. [T, D].
+  /// Training: a row's slot is the row itself. Records a graph where gradients are enabled and the set has
+  /// them. `batch` must outlive the graph. [T, D].
   at::Tensor forward_packed(const ForwardBatch& batch) const;
 
   /// Logits of the given rows in fp32, [rows.size(), V]; no gradient.
   at::Tensor logits(const at::Tensor& hidden_TD, std::span<const int32_t> rows) const;
 
   /// log softmax(logits / temperature) at N (row, token) pairs, and the entropy at each pair's row.
-  /// The full logits never exist: rows are taken in chunks. Differentiable (through log_probs only;
-  /// through entropy too if `entropy_gradient`).
-  struct TokenLogProbs {
-    at::Tensor log_probs_N;  // fp32
-    at::Tensor entropy_N;    // fp32
-  };
-  TokenLogProbs token_log_probs(const at::Tensor& hidden_TD, std::span<const int32_t> rows,
-                                std::span<const int32_t> tokens, double temperature,
-                                bool entropy_gradient = false) const;
+  LogProbs token_log_probs(const at::Tensor& hidden_TD, std::span<const int32_t> rows, std::span<const int32_t> tokens,
+                           double temperature, bool entropy_gradient = false) const;
 
   /// An empty cache of `num_slots` slots for every layer.
   KvSlots make_kv_slots(int64_t num_slots) const;
   int64_t kv_bytes_per_slot() const;
 
  private:
-  struct Layer;
+  struct Layer {
+    Weight input_norm, qkv, qkv_bias, attention_output, mlp_norm, gate_up, down;
+  };
+  Weight weight_at(const std::string& first, int64_t rows, int64_t columns);
+  BatchPlan plan_of(const ForwardBatch& batch) const;
+  at::Tensor forward(const BatchPlan& plan, KvSlots* kv, bool train) const;
+
   DecoderShape shape_;
   ParameterSet& parameters_;
   at::ScalarType compute_dtype_;
-  std::vector<at::Tensor> compute_;  // one per parameter, in the set's order; the masters in fp32
-  at::Tensor rope_;                  // [max positions, head_dim] cos | sin, fp32
+  at::Tensor compute_flat_;  // the masters themselves in fp32
+  AttentionDims dims_;
+  at::Tensor rope_;  // [max positions, head_dim] cos | sin, fp32, host
+  Weight embedding_, final_norm_, head_;
+  std::vector<Layer> layers_;
 };
 
 }  // namespace trireme::models

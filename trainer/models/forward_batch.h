@@ -11,13 +11,9 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace trireme::models {
+#include "trainer/models/slot_span.h"
 
-/// `length` slots from `slot` on hold consecutive positions of one token history.
-struct SlotSpan {
-  int32_t slot = 0;
-  int32_t length = 0;
-};
+namespace trireme::models {
 
 /// Rows [row, row + length) continue one history: row i stands at position `position` + i and attends
 /// to positions 0 .. position + i, which lie in `spans` in ascending order (its own included).

@@ -15,39 +15,50 @@
 namespace trireme::models {
 
 struct ParameterSpec {
+  enum class Kind { embedding, matrix, residual_output, norm, bias };
   std::string name;            // "model.layers.0.self_attn.q_proj.weight"
   std::vector<int64_t> shape;  // as in the checkpoint: [out, in]
-  bool weight_decay = true;    // false for norms and biases
+  Kind kind = Kind::matrix;
+
+  bool weight_decay() const { return kind != Kind::norm && kind != Kind::bias; }
+  int64_t numel() const;
 };
 
-/// All parameters of a decoder, in the order of the forward pass.
+/// All parameters of a decoder, in the order of the forward pass; q, k and v (weights, then biases)
+/// and gate and up stand side by side, so that each trio or pair is one matrix of the flat buffer.
 std::vector<ParameterSpec> parameter_specs(const DecoderShape& shape);
 
 class ParameterSet {
  public:
+  /// All zeros.
   ParameterSet(std::vector<ParameterSpec> specs, at::Device device);
 
   size_t size() const { return specs_.size(); }
   const ParameterSpec& spec(size_t i) const { return specs_[i]; }
-  /// A view into flat(), fp32; requires gradients after enable_gradients().
+  /// A view into flat(), fp32, without a graph.
   const at::Tensor& parameter(size_t i) const { return views_[i]; }
   /// Throws internal if there is none of that name.
-  const at::Tensor& parameter(const std::string& name) const;
+  const at::Tensor& parameter(const std::string& name) const { return views_[index_of(name)]; }
   size_t index_of(const std::string& name) const;
+  bool contains(const std::string& name) const { return index_.contains(name); }
 
   at::Tensor& flat() { return flat_; }
   const at::Tensor& flat() const { return flat_; }
   int64_t offset(size_t i) const { return offsets_[i]; }
   int64_t num_parameters() const { return num_parameters_; }
+  at::Device device() const { return flat_.device(); }
 
-  /// Allocates gradients (fp32, zero) and lets autograd add into them.
+  /// Allocates the gradient (fp32, zero). Call before a Decoder that shall train is built.
   void enable_gradients();
+  bool has_gradients() const { return gradient_.defined(); }
+  /// Backward passes add into it.
   at::Tensor& flat_gradient() { return gradient_; }
+  const at::Tensor& flat_gradient() const { return gradient_; }
   void zero_gradients();
 
-  /// Random weights from a seed, the same for any number of ranks: normal(0, std) per matrix, ones
-  /// for norms, zeros for biases; the projections that write to the residual stream are scaled by
-  /// (2 layers)^-0.5.
+  /// Random weights from a seed, the same for any number of ranks and threads: matrices and embeddings
+  /// normal(0, shape.initializer_range), ones for norms, zeros for biases; an initializer_range of 0 means
+  /// fan_in^-0.5 for matrices. The projections that write to the residual stream are scaled by (2 layers)^-0.5.
   void initialize(uint64_t seed, const DecoderShape& shape);
 
   /// XXH3 of the masters' bytes: equal sets have equal sums.

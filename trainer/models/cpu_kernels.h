@@ -1,0 +1,83 @@
+// Row kernels for the CPU, compiled once per instruction set and chosen once per process, so that
+// every rank, stage and batch runs the same arithmetic. No kernel looks at how many rows there are to
+// decide how a row is computed: for one token history a row's bits are the same in prefill, decode and
+// the training forward. Torch-free.
+#pragma once
+
+#include <cstdint>
+
+namespace trireme::models {
+
+struct SlotSpan;
+
+/// Elements are fp32 or bf16 in memory; arithmetic is fp32.
+enum class Element : uint8_t { f32, bf16 };
+
+/// Keys are visited in blocks of this many absolute positions, merged in ascending order.
+inline constexpr int kKeyBlock = 64;
+
+/// One segment as the kernels see it; see forward_batch.h.
+struct SegmentView {
+  int32_t row, length, position;
+  const SlotSpan* spans;
+  int32_t num_spans;
+};
+
+struct AttentionShape {
+  int32_t heads, kv_heads, head_dim;
+};
+
+/// Strides are in elements. Scratch is the kernel's own.
+struct AttentionForward {
+  AttentionShape shape;
+  Element element;
+  const void* q;  // [T, heads, head_dim], row stride q_stride
+  int64_t q_stride;
+  const void *keys, *values;  // [S, kv_heads, head_dim], slot stride kv_stride
+  int64_t kv_stride;
+  void* out;   // [T, heads, head_dim], contiguous
+  float* lse;  // [T, heads]: log sum exp of the scaled scores
+};
+
+struct AttentionBackward {
+  AttentionForward forward;  // its inputs and results
+  const void* grad_out;      // [T, heads, head_dim], contiguous
+  float* grad_q;             // [T, heads, head_dim], zero at entry
+  float *grad_keys, *grad_values;  // [S, kv_heads, head_dim], zero at entry, summed in segment order
+};
+
+struct CpuKernels {
+  const char* name;  // "avx512", "avx2", "portable"
+
+  /// One segment, one kv head: writes its rows of out and lse.
+  void (*attention_forward)(const AttentionForward& task, const SegmentView& segment, int32_t kv_head);
+  /// One segment, one kv head; adds to grad_keys and grad_values of that head.
+  void (*attention_backward)(const AttentionBackward& task, const SegmentView& segment, int32_t kv_head);
+
+  /// out[r] = x[r] / rms(x[r]) * weight; inverse_rms[r] is kept for the backward pass.
+  void (*rms_norm)(Element element, const void* x, const void* weight, float eps, int64_t rows, int64_t dim,
+                   void* out, float* inverse_rms);
+  /// grad_x written, grad_weight (fp32) added to, rows in order.
+  void (*rms_norm_backward)(Element element, const void* x, const void* weight, const float* inverse_rms,
+                            const void* grad_out, int64_t rows, int64_t dim, void* grad_x, float* grad_weight);
+
+  /// out[r] = silu(gate_up[r][:dim]) * gate_up[r][dim:].
+  void (*silu_mul)(Element element, const void* gate_up, int64_t rows, int64_t dim, void* out);
+  void (*silu_mul_backward)(Element element, const void* gate_up, const void* grad_out, int64_t rows, int64_t dim,
+                            void* grad_gate_up);
+
+  /// Rotates `heads` heads of each row by its position (pairs (i, i + head_dim/2)); table is [positions,
+  /// head_dim]: cos in the first half of a row, sin in the second. sign -1 rotates back.
+  /// in and out may be one buffer.
+  void (*rotary)(Element element, const void* in, int64_t in_stride, const int32_t* positions, const float* table,
+                 float sign, int64_t rows, int32_t heads, int32_t head_dim, void* out, int64_t out_stride);
+
+  /// Of each row of logits / temperature (fp32, in place scaled): log sum exp and entropy.
+  void (*softmax_stats)(float* logits, float inverse_temperature, int64_t rows, int64_t vocab, float* lse,
+                        float* entropy);
+};
+
+/// The widest set that this machine has; TRIREME_CPU_KERNELS=portable|avx2|avx512 narrows it.
+const CpuKernels& cpu_kernels();
+
+}  // namespace trireme::models

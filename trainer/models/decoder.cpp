@@ -1,0 +1,150 @@
+#include "trainer/models/decoder.h"
+
+#include <cmath>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/zeros.h>
+
+#include "runtime/base/error.h"
+
+namespace trireme::models {
+namespace {
+
+// About 64 MB of fp32 logits at a time.
+int64_t log_prob_chunk_rows(int64_t vocab_size) { return std::max<int64_t>(64, (16 << 20) / vocab_size); }
+
+at::Tensor rope_table(const DecoderShape& shape) {
+  const int64_t half = shape.head_dim / 2;
+  at::Tensor table = at::empty({shape.max_position_embeddings, shape.head_dim}, at::kFloat);
+  float* row = table.mutable_data_ptr<float>();
+  for (int64_t position = 0; position < shape.max_position_embeddings; ++position, row += shape.head_dim)
+    for (int64_t d = 0; d < half; ++d) {
+      // The frequency and the angle are rounded to fp32 one after the other, as the reference implementations do.
+      const float frequency = static_cast<float>(
+          1.0 / std::pow(shape.rope_theta, static_cast<double>(2 * d) / static_cast<double>(shape.head_dim)));
+      const float angle = static_cast<float>(position) * frequency;
+      row[d] = std::cos(angle);
+      row[half + d] = std::sin(angle);
+    }
+  return table;
+}
+
+template <typename T>
+at::Tensor borrow(const std::vector<T>& values, at::ScalarType dtype) {
+  return at::from_blob(const_cast<T*>(values.data()), {static_cast<int64_t>(values.size())}, at::TensorOptions().dtype(dtype));
+}
+
+}  // namespace
+
+Decoder::Decoder(const DecoderShape& shape, ParameterSet& parameters, at::ScalarType compute_dtype)
+    : shape_(shape),
+      parameters_(parameters),
+      compute_dtype_(compute_dtype),
+      dims_{shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim} {
+  compute_flat_ = compute_dtype == at::kFloat ? parameters.flat() : at::empty_like(parameters.flat(), parameters.flat().options().dtype(compute_dtype));
+  rope_ = rope_table(shape);
+  const int64_t hidden = shape.hidden_size, q_width = dims_.heads * dims_.head_dim;
+  embedding_ = weight_at("model.embed_tokens.weight", shape.vocab_size, hidden);
+  for (int64_t i = 0; i < shape.num_hidden_layers; ++i) {
+    const std::string prefix = fmt::format("model.layers.{}.", i);
+    Layer& layer = layers_.emplace_back();
+    layer.input_norm = weight_at(prefix + "input_layernorm.weight", hidden, 0);
+    layer.qkv = weight_at(prefix + "self_attn.q_proj.weight", dims_.qkv_width(), hidden);
+    layer.qkv_bias = weight_at(prefix + "self_attn.q_proj.bias", dims_.qkv_width(), 0);
+    layer.attention_output = weight_at(prefix + "self_attn.o_proj.weight", hidden, q_width);
+    layer.mlp_norm = weight_at(prefix + "post_attention_layernorm.weight", hidden, 0);
+    layer.gate_up = weight_at(prefix + "mlp.gate_proj.weight", 2 * shape.intermediate_size, hidden);
+    layer.down = weight_at(prefix + "mlp.down_proj.weight", hidden, shape.intermediate_size);
+  }
+  final_norm_ = weight_at("model.norm.weight", hidden, 0);
+  head_ = shape.tie_word_embeddings ? embedding_ : weight_at("lm_head.weight", shape.vocab_size, hidden);
+  refresh();
+}
+
+// The matrix (or vector, where columns is 0) that begins at parameter `first` of the flat buffer.
+Weight Decoder::weight_at(const std::string& first, int64_t rows, int64_t columns) {
+  const int64_t offset = parameters_.offset(parameters_.index_of(first));
+  const auto view = [&](const at::Tensor& flat) {
+    const at::Tensor part = flat.narrow(0, offset, rows * std::max<int64_t>(columns, 1));
+    return columns == 0 ? part : part.view({rows, columns});
+  };
+  Weight weight;
+  weight.value = view(compute_flat_);
+  if (parameters_.has_gradients()) weight.gradient = view(parameters_.flat_gradient());
+  return weight;
+}
+
+void Decoder::refresh() {
+  if (compute_dtype_ != at::kFloat) compute_flat_.copy_(parameters_.flat());
+}
+
+BatchPlan Decoder::plan_of(const ForwardBatch& batch) const {
+  TRIREME_CHECK(batch.num_rows() > 0 && batch.positions.size() == batch.tokens.size(), "a forward of {} rows, {} positions",
+                batch.num_rows(), batch.positions.size());
+  BatchPlan plan;
+  plan.batch = &batch;
+  plan.positions_T = borrow(batch.positions, at::kInt);
+  plan.tokens_T = borrow(batch.tokens, at::kInt).to(device(), at::kLong);
+  plan.rope = rope_;
+  for (const int32_t position : batch.positions)
+    TRIREME_CHECK(position >= 0 && position < shape_.max_position_embeddings, "position {} is beyond the model's {}",
+                  position, shape_.max_position_embeddings);
+  return plan;
+}
+
+at::Tensor Decoder::forward(const BatchPlan& plan, KvSlots* kv, bool train) const {
+  at::Tensor residual = embedding(embedding_, plan, train);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const Layer& layer = layers_[i];
+    const at::Tensor qkv = linear(rms_norm(residual, layer.input_norm, shape_.rms_norm_eps), layer.qkv, &layer.qkv_bias);
+    const at::Tensor attended = kv ? attention_paged(qkv, dims_, plan, (*kv)[i]) : attention_packed(qkv, dims_, plan);
+    residual = residual + linear(attended, layer.attention_output, nullptr);
+    const at::Tensor gate_up = linear(rms_norm(residual, layer.mlp_norm, shape_.rms_norm_eps), layer.gate_up, nullptr);
+    residual = residual + linear(silu_mul(gate_up), layer.down, nullptr);
+  }
+  return rms_norm(residual, final_norm_, shape_.rms_norm_eps);
+}
+
+at::Tensor Decoder::forward_paged(const ForwardBatch& batch, KvSlots& kv) const {
+  const at::NoGradGuard no_gradients;
+  BatchPlan plan = plan_of(batch);
+  TRIREME_CHECK(batch.slots.size() == batch.tokens.size(), "{} rows but {} slots", batch.tokens.size(), batch.slots.size());
+  if (device() != at::kCPU) plan.slots_T = borrow(batch.slots, at::kInt).to(device(), at::kLong);
+  return forward(plan, &kv, false);
+}
+
+at::Tensor Decoder::forward_packed(const ForwardBatch& batch) const {
+  return forward(plan_of(batch), nullptr, at::GradMode::is_enabled() && parameters_.has_gradients());
+}
+
+at::Tensor Decoder::logits(const at::Tensor& hidden, std::span<const int32_t> rows) const {
+  const at::NoGradGuard no_gradients;
+  const std::vector<int64_t> wide(rows.begin(), rows.end());
+  const at::Tensor index = borrow(wide, at::kLong).to(hidden.device());
+  return at::linear(hidden.index_select(0, index), head_.value).to(at::kFloat);
+}
+
+LogProbs Decoder::token_log_probs(const at::Tensor& hidden, std::span<const int32_t> rows, std::span<const int32_t> tokens,
+                                  double temperature, bool entropy_gradient) const {
+  return models::token_log_probs(hidden, head_, rows, tokens, temperature, entropy_gradient,
+                                 log_prob_chunk_rows(shape_.vocab_size));
+}
+
+KvSlots Decoder::make_kv_slots(int64_t num_slots) const {
+  const auto options = at::TensorOptions().dtype(compute_dtype_).device(device());
+  KvSlots slots;
+  for (int64_t i = 0; i < shape_.num_hidden_layers; ++i)
+    slots.push_back({at::zeros({num_slots, dims_.kv_heads, dims_.head_dim}, options),
+                     at::zeros({num_slots, dims_.kv_heads, dims_.head_dim}, options)});
+  return slots;
+}
+
+int64_t Decoder::kv_bytes_per_slot() const {
+  return 2 * shape_.num_hidden_layers * dims_.kv_heads * dims_.head_dim * (compute_dtype_ == at::kFloat ? 4 : 2);
+}
+
+}  // namespace trireme::models

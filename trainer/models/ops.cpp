@@ -1,0 +1,299 @@
+#include "trainer/models/ops.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+
+#include "runtime/base/error.h"
+#include "trainer/models/cpu_kernels.h"
+#include "trainer/models/reference_ops.h"
+
+namespace trireme::models {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+Element element_of(const at::Tensor& x) {
+  if (x.scalar_type() == at::kFloat) return Element::f32;
+  TRIREME_CHECK(x.scalar_type() == at::kBFloat16, "the kernels take fp32 and bf16, not {}", toString(x.scalar_type()));
+  return Element::bf16;
+}
+
+// A Weight outlives every graph made from it (the decoder owns it), so a graph keeps its address.
+int64_t address_of(const Weight* weight) { return reinterpret_cast<int64_t>(weight); }
+const Weight* weight_at(const c10::IValue& address) { return reinterpret_cast<const Weight*>(address.toInt()); }
+
+// gradient += a^T b, in fp32.
+void accumulate_matrix(const at::Tensor& gradient, const at::Tensor& a, const at::Tensor& b) {
+  if (a.scalar_type() == at::kFloat)
+    gradient.addmm_(a.t(), b);
+  else
+    gradient.add_(at::mm(a.t(), b));
+}
+
+struct EmbeddingFunction : Function<EmbeddingFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& anchor, const Weight* table, const at::Tensor& tokens) {
+    (void)anchor;  // an empty tensor that requires gradients: it makes autograd record what follows
+    ctx->saved_data["table"] = address_of(table);
+    ctx->save_for_backward({tokens});
+    return at::embedding(table->value, tokens);
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const Weight* table = weight_at(ctx->saved_data["table"]);
+    table->gradient.index_add_(0, ctx->get_saved_variables()[0], grads[0].to(at::kFloat));
+    return {at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+struct LinearFunction : Function<LinearFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Weight* weight, const Weight* bias) {
+    ctx->saved_data["weight"] = address_of(weight);
+    ctx->saved_data["bias"] = address_of(bias);
+    ctx->save_for_backward({x});
+    return at::linear(x, weight->value, bias ? bias->value : at::Tensor());
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const Weight* weight = weight_at(ctx->saved_data["weight"]);
+    const Weight* bias = weight_at(ctx->saved_data["bias"]);
+    const at::Tensor grad = grads[0].contiguous();
+    accumulate_matrix(weight->gradient, grad, ctx->get_saved_variables()[0]);
+    if (bias) bias->gradient.add_(grad.sum(0, false, at::kFloat));
+    return {at::mm(grad, weight->value), at::Tensor(), at::Tensor()};
+  }
+};
+
+struct RmsNormFunction : Function<RmsNormFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Weight* weight, double eps) {
+    const at::Tensor out = at::empty_like(x);
+    const at::Tensor inverse = at::empty({x.size(0)}, at::kFloat);
+    cpu_kernels().rms_norm(element_of(x), x.const_data_ptr(), weight->value.const_data_ptr(), static_cast<float>(eps),
+                           x.size(0), x.size(1), out.mutable_data_ptr(), inverse.mutable_data_ptr<float>());
+    ctx->saved_data["weight"] = address_of(weight);
+    ctx->save_for_backward({x, inverse});
+    return out;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const Weight* weight = weight_at(ctx->saved_data["weight"]);
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &x = saved[0], &inverse = saved[1];
+    const at::Tensor grad = grads[0].contiguous(), grad_x = at::empty_like(x);
+    cpu_kernels().rms_norm_backward(element_of(x), x.const_data_ptr(), weight->value.const_data_ptr(),
+                                    inverse.const_data_ptr<float>(), grad.const_data_ptr(), x.size(0), x.size(1),
+                                    grad_x.mutable_data_ptr(), weight->gradient.mutable_data_ptr<float>());
+    return {grad_x, at::Tensor(), at::Tensor()};
+  }
+};
+
+struct SiluMulFunction : Function<SiluMulFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& gate_up) {
+    const int64_t dim = gate_up.size(1) / 2;
+    const at::Tensor out = at::empty({gate_up.size(0), dim}, gate_up.options());
+    cpu_kernels().silu_mul(element_of(gate_up), gate_up.const_data_ptr(), gate_up.size(0), dim, out.mutable_data_ptr());
+    ctx->save_for_backward({gate_up});
+    return out;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const at::Tensor gate_up = ctx->get_saved_variables()[0], grad = grads[0].contiguous();
+    const at::Tensor result = at::empty_like(gate_up);
+    cpu_kernels().silu_mul_backward(element_of(gate_up), gate_up.const_data_ptr(), grad.const_data_ptr(),
+                                    gate_up.size(0), gate_up.size(1) / 2, result.mutable_data_ptr());
+    return {result};
+  }
+};
+
+std::vector<SegmentView> views_of(const std::vector<Segment>& segments) {
+  std::vector<SegmentView> views;
+  views.reserve(segments.size());
+  for (const Segment& segment : segments)
+    views.push_back({segment.row, segment.length, segment.position, segment.spans.data(),
+                     static_cast<int32_t>(segment.spans.size())});
+  return views;
+}
+
+// Rows and kv heads are independent in the forward pass: any thread may take any of them.
+void run_attention(const AttentionForward& task, const std::vector<Segment>& segments) {
+  const auto views = views_of(segments);
+  const int32_t kv_heads = task.shape.kv_heads;
+  at::parallel_for(0, static_cast<int64_t>(views.size()) * kv_heads, 4, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      cpu_kernels().attention_forward(task, views[static_cast<size_t>(i / kv_heads)], static_cast<int32_t>(i % kv_heads));
+  });
+}
+
+AttentionShape kernel_shape(const AttentionDims& dims) {
+  return {static_cast<int32_t>(dims.heads), static_cast<int32_t>(dims.kv_heads), static_cast<int32_t>(dims.head_dim)};
+}
+
+void rotate(const at::Tensor& from, int64_t from_column, int64_t heads, const AttentionDims& dims, const BatchPlan& plan,
+            float sign, const at::Tensor& to, int64_t to_column) {
+  const int64_t bytes = from.element_size();
+  cpu_kernels().rotary(element_of(from), static_cast<const char*>(from.const_data_ptr()) + from_column * bytes,
+                       from.stride(0), plan.positions_T.const_data_ptr<int32_t>(), plan.rope.const_data_ptr<float>(),
+                       sign, from.size(0), static_cast<int32_t>(heads), static_cast<int32_t>(dims.head_dim),
+                       static_cast<char*>(to.mutable_data_ptr()) + to_column * bytes, to.stride(0));
+}
+
+const void* column(const at::Tensor& x, int64_t at) {
+  return static_cast<const char*>(x.const_data_ptr()) + at * x.element_size();
+}
+
+struct AttentionFunction : Function<AttentionFunction> {
+  static AttentionForward task_of(const at::Tensor& rotated, const at::Tensor& out, const at::Tensor& lse,
+                                  const AttentionDims& dims) {
+    AttentionForward task{};
+    task.shape = kernel_shape(dims);
+    task.element = element_of(rotated);
+    task.q = rotated.const_data_ptr();
+    task.keys = column(rotated, dims.heads * dims.head_dim);
+    task.values = column(rotated, (dims.heads + dims.kv_heads) * dims.head_dim);
+    task.q_stride = task.kv_stride = rotated.stride(0);
+    task.out = out.mutable_data_ptr();
+    task.lse = lse.mutable_data_ptr<float>();
+    return task;
+  }
+
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan* plan) {
+    const int64_t rows = qkv.size(0);
+    const int64_t rotated_heads = dims.heads + dims.kv_heads;
+    // q and k rotated, v as it is, in one buffer: keys and values then share a stride.
+    const at::Tensor rotated = qkv.clone();
+    rotate(qkv, 0, rotated_heads, dims, *plan, 1.0f, rotated, 0);
+    const at::Tensor out = at::empty({rows, dims.heads * dims.head_dim}, qkv.options());
+    const at::Tensor lse = at::empty({rows, dims.heads}, at::kFloat);
+    AttentionForward task = task_of(rotated, out, lse, dims);
+    run_attention(task, plan->batch->segments);
+    ctx->save_for_backward({rotated, out, lse, plan->positions_T, plan->rope});
+    ctx->saved_data["heads"] = dims.heads;
+    ctx->saved_data["kv_heads"] = dims.kv_heads;
+    ctx->saved_data["head_dim"] = dims.head_dim;
+    ctx->saved_data["batch"] = reinterpret_cast<int64_t>(plan->batch);
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &rotated = saved[0], &out = saved[1], &lse = saved[2];
+    const AttentionDims dims{ctx->saved_data["heads"].toInt(), ctx->saved_data["kv_heads"].toInt(),
+                             ctx->saved_data["head_dim"].toInt()};
+    const auto* batch = reinterpret_cast<const ForwardBatch*>(ctx->saved_data["batch"].toInt());
+    const at::Tensor grad = grads[0].contiguous();
+    const int64_t rows = rotated.size(0);
+    const at::Tensor grad_q = at::zeros({rows, dims.heads * dims.head_dim}, at::kFloat);
+    const at::Tensor grad_keys = at::zeros({rows, dims.kv_heads * dims.head_dim}, at::kFloat);
+    const at::Tensor grad_values = at::zeros_like(grad_keys);
+    AttentionBackward task{};
+    task.forward = task_of(rotated, out, lse, dims);
+    task.grad_out = grad.const_data_ptr();
+    task.grad_q = grad_q.mutable_data_ptr<float>();
+    task.grad_keys = grad_keys.mutable_data_ptr<float>();
+    task.grad_values = grad_values.mutable_data_ptr<float>();
+    const auto views = views_of(batch->segments);
+    // A key may be seen by several segments: they add to it in their order, one kv head to a thread.
+    at::parallel_for(0, dims.kv_heads, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t head = begin; head < end; ++head)
+        for (const SegmentView& view : views) cpu_kernels().attention_backward(task, view, static_cast<int32_t>(head));
+    });
+    BatchPlan plan;
+    plan.positions_T = saved[3];
+    plan.rope = saved[4];
+    const int64_t q_width = dims.heads * dims.head_dim, kv_width = dims.kv_heads * dims.head_dim;
+    const at::Tensor result = at::empty_like(rotated);
+    result.narrow(1, 0, q_width).copy_(grad_q);
+    result.narrow(1, q_width, kv_width).copy_(grad_keys);
+    result.narrow(1, q_width + kv_width, kv_width).copy_(grad_values);
+    rotate(result, 0, dims.heads + dims.kv_heads, dims, plan, -1.0f, result, 0);
+    return {result, at::Tensor(), at::Tensor()};
+  }
+};
+
+bool recording(const at::Tensor& x) { return at::GradMode::is_enabled() && x.requires_grad(); }
+
+}  // namespace
+
+at::Tensor embedding(const Weight& table, const BatchPlan& plan, bool train) {
+  if (!train) return at::embedding(table.value, plan.tokens_T);
+  TRIREME_CHECK(table.gradient.defined(), "a decoder without gradients cannot train");
+  const at::Tensor anchor = at::empty({0}, at::TensorOptions().dtype(at::kFloat).requires_grad(true));
+  return EmbeddingFunction::apply(anchor, &table, plan.tokens_T);
+}
+
+at::Tensor linear(const at::Tensor& x, const Weight& weight, const Weight* bias) {
+  if (recording(x)) return LinearFunction::apply(x, &weight, bias);
+  return at::linear(x, weight.value, bias ? bias->value : at::Tensor());
+}
+
+at::Tensor rms_norm(const at::Tensor& x, const Weight& weight, double eps) {
+  if (!x.is_cpu()) {
+    if (!recording(x)) return reference::rms_norm(x, weight.value, eps);
+    // A leaf that shares the flat buffer's gradient: autograd adds into it.
+    at::Tensor leaf = weight.value.to(at::kFloat).detach().requires_grad_(true);
+    leaf.mutable_grad() = weight.gradient;
+    return reference::rms_norm(x, leaf, eps);
+  }
+  return RmsNormFunction::apply(x.contiguous(), &weight, eps);
+}
+
+at::Tensor silu_mul(const at::Tensor& gate_up) {
+  if (!gate_up.is_cpu()) return reference::silu_mul(gate_up);
+  return SiluMulFunction::apply(gate_up.contiguous());
+}
+
+at::Tensor attention_packed(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan) {
+  if (qkv.is_cpu()) return AttentionFunction::apply(qkv.contiguous(), dims, &plan);
+  const int64_t rows = qkv.size(0);
+  const auto parts = qkv.split_with_sizes(
+      {dims.heads * dims.head_dim, dims.kv_heads * dims.head_dim, dims.kv_heads * dims.head_dim}, 1);
+  const auto q = reference::rotary(parts[0].view({rows, dims.heads, dims.head_dim}), plan.positions_T, plan.rope);
+  const auto k = reference::rotary(parts[1].view({rows, dims.kv_heads, dims.head_dim}), plan.positions_T, plan.rope);
+  const auto v = parts[2].view({rows, dims.kv_heads, dims.head_dim});
+  return reference::attention(q, k, v, plan.batch->segments).reshape({rows, dims.heads * dims.head_dim});
+}
+
+at::Tensor attention_paged(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan, LayerKv& kv) {
+  const int64_t rows = qkv.size(0), q_width = dims.heads * dims.head_dim, kv_width = dims.kv_heads * dims.head_dim;
+  const at::Tensor q = at::empty({rows, q_width}, qkv.options());
+  if (!qkv.is_cpu()) {
+    const auto parts = qkv.split_with_sizes({q_width, kv_width, kv_width}, 1);
+    const auto heads = [&](const at::Tensor& x, int64_t n) { return x.view({rows, n, dims.head_dim}); };
+    kv.keys.index_copy_(0, plan.slots_T, reference::rotary(heads(parts[1], dims.kv_heads), plan.positions_T, plan.rope));
+    kv.values.index_copy_(0, plan.slots_T, heads(parts[2], dims.kv_heads));
+    return reference::attention(reference::rotary(heads(parts[0], dims.heads), plan.positions_T, plan.rope), kv.keys,
+                                kv.values, plan.batch->segments)
+        .reshape({rows, q_width});
+  }
+  rotate(qkv, 0, dims.heads, dims, plan, 1.0f, q, 0);
+  const at::Tensor k = at::empty({rows, kv_width}, qkv.options());
+  rotate(qkv, q_width, dims.kv_heads, dims, plan, 1.0f, k, 0);
+  const auto row_bytes = static_cast<size_t>(kv_width * qkv.element_size());
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t slot = plan.batch->slots[static_cast<size_t>(r)];
+    std::memcpy(static_cast<char*>(kv.keys.mutable_data_ptr()) + slot * row_bytes,
+                static_cast<const char*>(k.const_data_ptr()) + r * row_bytes, row_bytes);
+    std::memcpy(static_cast<char*>(kv.values.mutable_data_ptr()) + slot * row_bytes,
+                static_cast<const char*>(column(qkv, q_width + kv_width)) + r * qkv.stride(0) * qkv.element_size(), row_bytes);
+  }
+  const at::Tensor out = at::empty({rows, q_width}, qkv.options());
+  AttentionForward task{};
+  task.shape = kernel_shape(dims);
+  task.element = element_of(qkv);
+  task.q = q.const_data_ptr();
+  task.q_stride = q_width;
+  task.keys = kv.keys.const_data_ptr();
+  task.values = kv.values.const_data_ptr();
+  task.kv_stride = kv_width;
+  task.out = out.mutable_data_ptr();
+  run_attention(task, plan.batch->segments);
+  return out;
+}
+
+}  // namespace trireme::models

@@ -1,0 +1,64 @@
+// The row-wise operations a decoder is made of, each with its gradient. On the CPU they run our kernels
+// (cpu_kernels.h), elsewhere plain tensor operations (reference_ops.h), which are also the tests' oracle.
+//
+// A weight's gradient is added straight into its place in the flat fp32 gradient buffer: no copy of a
+// weight-sized gradient exists, and micro-batches accumulate in fp32.
+//
+// Legend: T rows, D hidden size, S key/value slots, N chosen (row, token) pairs.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainer/models/forward_batch.h"
+
+namespace trireme::models {
+
+/// One matrix or vector of a decoder (several checkpoint tensors side by side may be one Weight).
+struct Weight {
+  at::Tensor value;     // compute dtype, no graph
+  at::Tensor gradient;  // fp32, same shape; undefined where nothing is trained
+};
+
+struct AttentionDims {
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
+};
+
+/// A ForwardBatch with what all layers share, computed once per forward.
+struct BatchPlan {
+  const ForwardBatch* batch = nullptr;
+  at::Tensor positions_T;  // int32 on the host
+  at::Tensor tokens_T;     // int64 on the weights' device
+  at::Tensor slots_T;      // int64, likewise
+  at::Tensor rope;         // [positions, head_dim] cos | sin, fp32, on the host
+};
+
+/// Where a graph begins: a tensor that requires gradients where `train`, so that what follows is recorded.
+at::Tensor embedding(const Weight& table, const BatchPlan& plan, bool train);
+/// x [T, in] -> [T, out]; bias may be null.
+at::Tensor linear(const at::Tensor& x, const Weight& weight, const Weight* bias);
+at::Tensor rms_norm(const at::Tensor& x_TD, const Weight& weight, double eps);
+/// [T, 2 I] -> [T, I]: silu(left half) * right half.
+at::Tensor silu_mul(const at::Tensor& gate_up);
+
+/// Rotary embedding of q and k, then attention, each row over its segment's keys. qkv [T, qkv_width] as the
+/// projection gives it; keys and values are the rows of the batch itself. -> [T, heads * head_dim].
+at::Tensor attention_packed(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan);
+/// The same over a paged cache: writes the rows' keys and values to their slots first. No gradient.
+at::Tensor attention_paged(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan, LayerKv& kv);
+
+struct LogProbs {
+  at::Tensor log_probs_N;  // fp32
+  at::Tensor entropy_N;    // fp32
+};
+/// log softmax(hidden[rows] @ head^T / temperature) at `tokens`, and that distribution's entropy. Rows may
+/// repeat (a shared prompt's last row); logits exist for `chunk_rows` rows at a time.
+LogProbs token_log_probs(const at::Tensor& hidden_TD, const Weight& head, std::span<const int32_t> rows,
+                         std::span<const int32_t> tokens, double temperature, bool entropy_gradient,
+                         int64_t chunk_rows);
+
+}  // namespace trireme::models

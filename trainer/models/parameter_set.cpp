@@ -1,0 +1,125 @@
+#include "trainer/models/parameter_set.h"
+
+#include <xxhash.h>
+
+#include <cmath>
+#include <numbers>
+
+#include <ATen/ops/zeros.h>
+
+#include "runtime/base/error.h"
+
+namespace trireme::models {
+namespace {
+
+uint64_t mix(uint64_t x) {  // splitmix64's finalizer
+  x += 0x9e3779b97f4a7c15ULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+double uniform(uint64_t key, uint64_t counter) {  // in (0, 1)
+  return (static_cast<double>(mix(key ^ mix(counter)) >> 11) + 0.5) * 0x1.0p-53;
+}
+
+// Keyed by the parameter and the element: no state, so order and threads do not matter.
+void fill_normal(const at::Tensor& view, uint64_t key, double std) {
+  float* data = view.data_ptr<float>();
+  const int64_t count = view.numel();
+  for (int64_t i = 0; i < count; i += 2) {
+    const double radius = std::sqrt(-2.0 * std::log(uniform(key, i)));
+    const double angle = 2.0 * std::numbers::pi * uniform(key, i + 1);
+    data[i] = static_cast<float>(std * radius * std::cos(angle));
+    if (i + 1 < count) data[i + 1] = static_cast<float>(std * radius * std::sin(angle));
+  }
+}
+
+}  // namespace
+
+int64_t ParameterSpec::numel() const {
+  int64_t count = 1;
+  for (const int64_t extent : shape) count *= extent;
+  return count;
+}
+
+std::vector<ParameterSpec> parameter_specs(const DecoderShape& shape) {
+  using Kind = ParameterSpec::Kind;
+  const int64_t hidden = shape.hidden_size, mlp = shape.intermediate_size;
+  const int64_t q = shape.num_attention_heads * shape.head_dim, kv = shape.num_key_value_heads * shape.head_dim;
+  std::vector<ParameterSpec> specs;
+  specs.push_back({"model.embed_tokens.weight", {shape.vocab_size, hidden}, Kind::embedding});
+  for (int64_t layer = 0; layer < shape.num_hidden_layers; ++layer) {
+    const std::string prefix = fmt::format("model.layers.{}.", layer);
+    specs.push_back({prefix + "input_layernorm.weight", {hidden}, Kind::norm});
+    specs.push_back({prefix + "self_attn.q_proj.weight", {q, hidden}, Kind::matrix});
+    specs.push_back({prefix + "self_attn.k_proj.weight", {kv, hidden}, Kind::matrix});
+    specs.push_back({prefix + "self_attn.v_proj.weight", {kv, hidden}, Kind::matrix});
+    specs.push_back({prefix + "self_attn.q_proj.bias", {q}, Kind::bias});
+    specs.push_back({prefix + "self_attn.k_proj.bias", {kv}, Kind::bias});
+    specs.push_back({prefix + "self_attn.v_proj.bias", {kv}, Kind::bias});
+    specs.push_back({prefix + "self_attn.o_proj.weight", {hidden, q}, Kind::residual_output});
+    specs.push_back({prefix + "post_attention_layernorm.weight", {hidden}, Kind::norm});
+    specs.push_back({prefix + "mlp.gate_proj.weight", {mlp, hidden}, Kind::matrix});
+    specs.push_back({prefix + "mlp.up_proj.weight", {mlp, hidden}, Kind::matrix});
+    specs.push_back({prefix + "mlp.down_proj.weight", {hidden, mlp}, Kind::residual_output});
+  }
+  specs.push_back({"model.norm.weight", {hidden}, Kind::norm});
+  if (!shape.tie_word_embeddings) specs.push_back({"lm_head.weight", {shape.vocab_size, hidden}, Kind::matrix});
+  return specs;
+}
+
+ParameterSet::ParameterSet(std::vector<ParameterSpec> specs, at::Device device) : specs_(std::move(specs)) {
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    offsets_.push_back(num_parameters_);
+    TRIREME_CHECK(index_.emplace(specs_[i].name, i).second, "two parameters are named {}", specs_[i].name);
+    num_parameters_ += specs_[i].numel();
+  }
+  flat_ = at::zeros({num_parameters_}, at::TensorOptions().dtype(at::kFloat).device(device));
+  for (size_t i = 0; i < specs_.size(); ++i)
+    views_.push_back(flat_.narrow(0, offsets_[i], specs_[i].numel()).view(specs_[i].shape));
+}
+
+size_t ParameterSet::index_of(const std::string& name) const {
+  const auto found = index_.find(name);
+  TRIREME_CHECK(found != index_.end(), "no parameter is named {}", name);
+  return found->second;
+}
+
+void ParameterSet::enable_gradients() {
+  if (!gradient_.defined()) gradient_ = at::zeros({num_parameters_}, flat_.options());
+}
+
+void ParameterSet::zero_gradients() {
+  TRIREME_CHECK(gradient_.defined(), "zero_gradients before enable_gradients");
+  gradient_.zero_();
+}
+
+void ParameterSet::initialize(uint64_t seed, const DecoderShape& shape) {
+  const double std = shape.initializer_range;
+  using Kind = ParameterSpec::Kind;
+  const at::Tensor host = flat_.is_cpu() ? flat_ : at::zeros({num_parameters_}, at::TensorOptions().dtype(at::kFloat));
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    const ParameterSpec& spec = specs_[i];
+    const at::Tensor view = host.narrow(0, offsets_[i], spec.numel());
+    const uint64_t key = mix(mix(seed) + i);
+    switch (spec.kind) {
+      case Kind::norm: view.fill_(1.0); break;
+      case Kind::bias: view.zero_(); break;
+      case Kind::embedding: fill_normal(view, key, std > 0 ? std : 0.02); break;
+      default: {
+        const double matrix_std = std > 0 ? std : 1.0 / std::sqrt(static_cast<double>(spec.shape.back()));
+        const bool residual = spec.kind == Kind::residual_output;
+        fill_normal(view, key, residual ? matrix_std / std::sqrt(2.0 * static_cast<double>(shape.num_hidden_layers)) : matrix_std);
+      }
+    }
+  }
+  if (!flat_.is_cpu()) flat_.copy_(host);
+}
+
+uint64_t ParameterSet::checksum() const {
+  const at::Tensor host = flat_.cpu();
+  return XXH3_64bits(host.data_ptr<float>(), static_cast<size_t>(host.numel()) * sizeof(float));
+}
+
+}  // namespace trireme::models
