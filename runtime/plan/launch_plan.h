@@ -1,0 +1,47 @@
+// What the launcher decided before it started anything: which rank runs where, on what, with which
+// environment. Written once as RUN/launch_plan.json, read by every guard and rank.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace trireme::plan {
+
+struct RankPlan {
+  std::string host;
+  int local_rank = 0;
+  std::vector<int> cpus;  // empty: not bound
+  int memory_node = -1;   // preferred, not forced; -1: none
+  int gpu = -1;           // among the visible devices of the host in PCI order; -1: none
+  std::string gpu_bus_id;  // "0000:3b:00.0", "" without a GPU
+  int threads = 1;
+  std::map<std::string, std::string> environment;  // set where the user has not set it
+
+  bool operator==(const RankPlan&) const = default;
+};
+
+struct LaunchPlan {
+  static constexpr int kVersion = 1;
+
+  std::string run_dir;               // absolute
+  std::vector<std::string> program;  // of a rank, absolute, with arguments
+  int attempt = 0;                   // from 0; one more whenever the run is started again
+  std::vector<RankPlan> ranks;       // by rank
+
+  bool operator==(const LaunchPlan&) const = default;
+};
+
+/// RUN/launch_plan.json
+std::string launch_plan_path(const std::string& run_dir);
+
+std::string to_json(const LaunchPlan& plan);
+/// Throws corrupt_data, which names `where` and the field.
+LaunchPlan launch_plan_from_json(const std::string& text, const std::string& where);
+
+/// Atomically. Throws io.
+void save(const LaunchPlan& plan, const std::string& path);
+/// Throws io, corrupt_data.
+LaunchPlan load_launch_plan(const std::string& path);
+
+}  // namespace trireme::plan
