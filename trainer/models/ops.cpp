@@ -223,7 +223,7 @@ bool recording(const at::Tensor& x) { return at::GradMode::is_enabled() && x.req
 at::Tensor embedding(const Weight& table, const BatchPlan& plan, bool train) {
   if (!train) return at::embedding(table.value, plan.tokens_T);
   TRIREME_CHECK(table.gradient.defined(), "a decoder without gradients cannot train");
-  const at::Tensor anchor = at::empty({0}, at::TensorOptions().dtype(at::kFloat).requires_grad(true));
+  const at::Tensor anchor = at::empty({0}, at::kFloat).requires_grad_(true);
   return EmbeddingFunction::apply(anchor, &table, plan.tokens_T);
 }
 
