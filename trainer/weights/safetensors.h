@@ -1,0 +1,87 @@
+// The safetensors format alone: 8 bytes of header length (little-endian), a JSON header, the tensors' bytes.
+// Knows names, types and offsets; what a tensor means is the caller's business. Torch-free.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::weights {
+
+/// One tensor of a file. Row-major, little-endian.
+struct TensorInfo {
+  std::string name;
+  std::string dtype;           // the format's word: "F32", "BF16", "I64", ...
+  std::vector<int64_t> shape;  // empty: a scalar
+  uint64_t begin = 0;          // bytes, from the end of the header
+  uint64_t end = 0;
+
+  uint64_t num_bytes() const { return end - begin; }
+};
+
+/// Bits of one element, or 0 if the format has no such type.
+int64_t dtype_bits(std::string_view dtype);
+
+/// A file mapped into memory. The header is checked as a whole when it is opened: after that every tensor
+/// lies within the file, none overlap, and its bytes are as many as its shape says. Reading is thread-safe.
+/// The file must not be cut short while it is mapped.
+class SafetensorsReader {
+ public:
+  /// Throws io if it cannot be read, corrupt_data naming file and tensor if it makes no sense.
+  explicit SafetensorsReader(const std::string& path);
+  ~SafetensorsReader();
+  SafetensorsReader(const SafetensorsReader&) = delete;
+  SafetensorsReader& operator=(const SafetensorsReader&) = delete;
+
+  const std::string& path() const { return path_; }
+  /// In the order of their bytes.
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  /// Null if there is none of that name.
+  const TensorInfo* find(const std::string& name) const;
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  /// Valid while the reader lives. The format promises no alignment.
+  std::span<const std::byte> bytes(const TensorInfo& tensor) const;
+
+ private:
+  void check_layout(uint64_t data_bytes);
+
+  std::string path_;
+  const std::byte* map_ = nullptr;
+  size_t map_bytes_ = 0;
+  const std::byte* data_ = nullptr;
+  std::vector<TensorInfo> tensors_;
+  std::map<std::string, size_t> index_;
+  std::map<std::string, std::string> metadata_;
+};
+
+/// Writes a file tensor by tensor, in any order, beside its final name; finish() puts it there. Wider types
+/// come first in the file, so that every tensor is aligned to its type.
+class SafetensorsWriter {
+ public:
+  /// begin and end of `tensors` are ignored. Throws io; internal if two have one name or a type is unknown.
+  SafetensorsWriter(std::string path, std::vector<TensorInfo> tensors,
+                    const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+  /// Removes what was written if finish() was not reached.
+  ~SafetensorsWriter();
+  SafetensorsWriter(const SafetensorsWriter&) = delete;
+  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
+
+  /// Once per tensor. Throws io; internal if the size is not the shape's.
+  void write(const std::string& name, std::span<const std::byte> bytes);
+  /// Syncs and renames. Throws io; internal if a tensor was not written.
+  void finish();
+
+ private:
+  void write_at(uint64_t offset, std::span<const std::byte> bytes);
+
+  std::string path_, aside_;
+  int fd_ = -1;
+  uint64_t data_offset_ = 0;
+  std::map<std::string, TensorInfo> waiting_;
+};
+
+}  // namespace trireme::weights
