@@ -5,6 +5,7 @@
 // add in rank order.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,7 +15,8 @@
 
 namespace trireme::comm {
 
-enum class ReduceOp : uint8_t { sum, max, min };
+enum class ReduceOp : uint8_t { sum, max, min };  // max and min: a NaN wins
+const char* to_string(ReduceOp op);
 
 /// One collective under way. wait() throws what went wrong. Destroying it unfinished waits.
 class Work {
@@ -57,10 +59,17 @@ class Communicator {
   virtual WorkHandle all_reduce_async(BufferView data, ReduceOp op = ReduceOp::sum) = 0;
   virtual WorkHandle broadcast_async(BufferView data, int root) = 0;
 
-  /// Local, any thread: every operation under way or still to come on this rank ends in peer_failed.
+  /// Any thread: every operation under way or still to come on this rank ends in peer_failed, on every
+  /// communicator that shares its transport; the other ranks are told as far as that is possible
+  /// without their help. There is no way back: report and exit.
   virtual void abort(const std::string& why) noexcept = 0;
+  /// Why operations now fail: what abort() or the error that ended this communicator said; else empty.
+  virtual std::string abort_reason() const = 0;
 
-  // Spelled out on top of the above; Collective likewise.
+  /// The same ranks over host memory; itself if its buffers are host memory anyway.
+  virtual Communicator& host() { return *this; }
+
+  // Spelled out on top of the above, over host(). Collective likewise.
 
   /// Everybody's bytes, in rank order.
   std::vector<std::string> all_gather_strings(const std::string& mine);

@@ -1,12 +1,13 @@
 // One named, timed part of a step, at whose end all ranks agree whether an error happened.
 #pragma once
 
-#include <chrono>
 #include <functional>
-#include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "runtime/base/error.h"
 #include "runtime/comm/communicator.h"
 
 namespace trireme::pipeline {
@@ -14,14 +15,16 @@ namespace trireme::pipeline {
 /// Runs the stages of a step in order and keeps their times.
 class StageRunner {
  public:
-  /// `observer` (may be empty) hears of each stage's begin and end: the rank's page is written there.
+  /// `world` is host memory and outlives this. `observer` (may be empty) hears of each stage's begin, and of
+  /// its end unless it fails: the rank's page is written there.
   using Observer = std::function<void(const std::string& stage, bool begins)>;
   explicit StageRunner(comm::Communicator& world, Observer observer = {});
 
   /// Runs `work` if `takes_part`, then agrees with all ranks on its outcome.
   /// Collective over: world, all ranks, same name and order.
-  /// Throws: work's own error on the rank where it happened, carrying rank and host; peer_failed with
-  /// the first failing rank's message on all others. A rank that threw *inside* a collective can't
+  /// Throws: work's own error on the rank where it happened, carrying rank and host; on all others
+  /// peer_failed, carrying those of the first failing rank, with its message ("rank 1 (node7) failed in
+  /// stage gen: ..."). Costs one small collective. A rank that threw *inside* a collective can't
   /// reach the agreement: then the program reports and exits and the supervisor ends the attempt.
   void run(const std::string& name, bool takes_part, const std::function<void()>& work);
   void run(const std::string& name, const std::function<void()>& work) { run(name, true, work); }
@@ -32,6 +35,8 @@ class StageRunner {
   void reset();
 
  private:
+  void agree(const std::string& name, const std::optional<Error>& own);
+
   comm::Communicator& world_;
   Observer observer_;
   std::vector<std::pair<std::string, double>> seconds_;

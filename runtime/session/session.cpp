@@ -1,0 +1,124 @@
+#include "runtime/session/session.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <exception>
+
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/comm/local_communicator.h"
+#include "runtime/comm/mpi_communicator.h"
+
+namespace trireme::session {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+// The roles that live on exactly these ranks, in fixed order: "actor+rollout".
+std::string name_of(const placement::RoleRanks& roles, const std::vector<int>& ranks) {
+  std::string name;
+  for (const placement::Role role : placement::kRoles)
+    if (roles.of(role) == ranks) name += (name.empty() ? "" : "+") + std::string(to_string(role));
+  return name;
+}
+
+}  // namespace
+
+struct Session::State {
+  placement::RoleRanks roles;
+  int rank = 0, num_ranks = 1;
+  std::vector<std::string> hosts;
+  int exceptions_at_opening = std::uncaught_exceptions();
+  std::atomic<bool> aborted{false};
+
+  // Ended last to first: communicators before what carries them.
+  std::unique_ptr<comm::MpiThread> mpi;  // null with one rank
+  std::vector<std::unique_ptr<comm::LocalWorld>> alone;
+  std::vector<std::unique_ptr<comm::Communicator>> opened;
+  comm::Communicator* world = nullptr;
+  std::array<comm::Communicator*, placement::kRoles.size()> groups{};
+
+  comm::Communicator* open_host(const std::string& name, const std::vector<int>& ranks) {
+    if (mpi) return opened.emplace_back(std::make_unique<comm::MpiCommunicator>(*mpi, name, ranks)).get();
+    return &alone.emplace_back(std::make_unique<comm::LocalWorld>(1, name))->communicator(0);
+  }
+
+  // Every rank opens the groups that it is in, in the order of kRoles: no two wait for each other.
+  void open_groups(comm::Device device) {
+    for (size_t i = 0; i < placement::kRoles.size(); ++i) {
+      const std::vector<int>& ranks = roles.of(placement::kRoles[i]);
+      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) continue;
+      for (size_t earlier = 0; earlier < i && !groups[i]; ++earlier)
+        if (roles.of(placement::kRoles[earlier]) == ranks) groups[i] = groups[earlier];
+      if (!groups[i]) groups[i] = open_group(name_of(roles, ranks), ranks, device);
+    }
+  }
+
+  comm::Communicator* open_group(const std::string& name, const std::vector<int>& ranks, comm::Device device) {
+    comm::Communicator* host = open_host(name, ranks);
+    if (device == comm::Device::gpu)
+      fail(ErrorCode::invalid_config, "this build has no GPU support; build the cuda preset, or set the device to cpu");
+    return host;
+  }
+};
+
+Session::Session(const plan::RankEnv& env, const placement::RoleRanks& roles, comm::Device device)
+    : state_(std::make_unique<State>()) {
+  state_->roles = roles;
+  if (env.num_ranks > 1) {
+    state_->mpi = std::make_unique<comm::MpiThread>();
+    if (state_->mpi->world_size() != env.num_ranks)
+      fail(ErrorCode::mpi,
+           "the job was started with {} ranks, but {} sees {}; is the mpirun or srun --mpi=pmix in use that of this library?",
+           env.num_ranks, comm::mpi_version(), state_->mpi->world_size());
+    state_->rank = state_->mpi->world_rank();
+    state_->num_ranks = state_->mpi->world_size();
+  }
+  std::vector<int> all(state_->num_ranks);
+  for (int r = 0; r < state_->num_ranks; ++r) all[r] = r;
+  state_->world = state_->open_host("world", all);
+  state_->hosts = state_->world->all_gather_strings(host_name());
+  state_->open_groups(device);
+}
+
+Session::~Session() {
+  const bool failing = std::uncaught_exceptions() > state_->exceptions_at_opening;
+  if (failing || state_->aborted || !state_->mpi || !state_->mpi->abort_reason().empty()) return;
+  try {
+    state_->mpi->finalize();
+  } catch (const std::exception& error) {
+    log::warn("MPI could not be finalized: {}", error.what());
+  }
+}
+
+int Session::rank() const { return state_->rank; }
+int Session::num_ranks() const { return state_->num_ranks; }
+const std::string& Session::host() const { return state_->hosts[state_->rank]; }
+const std::vector<std::string>& Session::hosts() const { return state_->hosts; }
+const placement::RoleRanks& Session::roles() const { return state_->roles; }
+bool Session::has(placement::Role role) const { return state_->roles.has(role, state_->rank); }
+comm::Communicator& Session::world() { return *state_->world; }
+
+comm::Communicator& Session::group(placement::Role role) {
+  comm::Communicator* group = state_->groups[static_cast<size_t>(role)];
+  TRIREME_CHECK(group, "rank {} is not one of the {}'s", state_->rank, to_string(role));
+  return *group;
+}
+
+void Session::abort(const std::string& why) noexcept {
+  state_->aborted = true;
+  state_->world->abort(why);
+  for (comm::Communicator* group : state_->groups)
+    if (group) group->abort(why);
+}
+
+std::string versions() { return fmt::format("MPI: {}", comm::mpi_version()); }
+
+}  // namespace trireme::session

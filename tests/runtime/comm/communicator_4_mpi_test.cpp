@@ -1,0 +1,1 @@
+#include "tests/runtime/comm/mpi_conformance.h"
