@@ -1,0 +1,247 @@
+// Names and meanings follow verl's, so that dashboards carry over; docs/metrics.md is made from this table.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/observe/metrics.h"
+
+namespace trireme::observe {
+namespace {
+
+/// NAME/mean, NAME/max, NAME/min.
+void add_spread(std::vector<MetricInfo>& table, const std::string& name, const std::string& unit,
+                const std::string& of_what) {
+  table.push_back({name + "/mean", unit, "Mean " + of_what});
+  table.push_back({name + "/max", unit, "Greatest " + of_what});
+  table.push_back({name + "/min", unit, "Least " + of_what});
+}
+
+void add_training(std::vector<MetricInfo>& table) {
+  table.insert(table.end(),
+               {{"training/global_step", "steps", "The step that these numbers belong to, from 1"},
+                {"training/epoch", "epochs", "Which pass over the training data, from 0"},
+                {"training/rollout_probs_diff_mean", "probability",
+                 "Mean difference, over response tokens, between the probability that rollout recorded and "
+                 "the one that the "
+                 "actor computes for the same token before its update"},
+                {"training/rollout_probs_diff_max", "probability", "Greatest of those differences"},
+                {"training/rollout_probs_diff_std", "probability", "Standard deviation of those differences"},
+                {"training/rollout_actor_probs_pearson_corr", "correlation",
+                 "Correlation of the two probabilities over response tokens; 1 where they agree"}});
+}
+
+void add_critic(std::vector<MetricInfo>& table) {
+  add_spread(table, "critic/score", "reward", "score of a response, as the reward function gave it");
+  add_spread(table, "critic/rewards", "reward",
+             "reward of a response: its score, less the KL penalty in the reward");
+  add_spread(table, "critic/advantages", "1", "advantage of a response token");
+  add_spread(table, "critic/returns", "reward", "return of a response token");
+  table.insert(
+      table.end(),
+      {{"critic/correct", "fraction", "Responses whose answer is right"},
+       {"critic/format", "fraction", "Responses that hold an answer in the form that the reward looks for"},
+       {"critic/groups_without_signal", "fraction",
+        "Prompts whose responses all got the same reward, so that no gradient comes from them"}});
+}
+
+void add_actor(std::vector<MetricInfo>& table) {
+  table.insert(table.end(),
+               {{"actor/pg_loss", "1", "Policy-gradient loss, mean over the step's updates"},
+                {"actor/pg_clipfrac", "fraction",
+                 "Tokens whose ratio was clipped by clip_ratio_low or clip_ratio_high"},
+                {"actor/pg_clipfrac_lower", "fraction",
+                 "Tokens of negative advantage that were clipped by clip_ratio_c"},
+                {"actor/ppo_kl", "nats per token", "Mean of old log-probability less new log-probability"},
+                {"actor/entropy", "nats per token", "Mean entropy of the policy at response tokens"},
+                {"actor/entropy_loss", "nats per token",
+                 "The entropy as it enters the loss, where entropy_coeff is not 0"},
+                {"actor/kl_loss", "nats per token",
+                 "Estimate (kl_loss_type) of the divergence from the reference policy"},
+                {"actor/kl_coef", "1", "Its coefficient in the loss"},
+                {"actor/reward_kl_penalty", "nats per token",
+                 "Divergence from the reference policy, as taken off the reward"},
+                {"actor/reward_kl_penalty_coeff", "1", "Its coefficient"},
+                {"actor/grad_norm", "1",
+                 "Norm of the gradient over all parameters, before clipping; mean over the updates"},
+                {"actor/lr", "1", "Learning rate of the last update"},
+                {"actor/updates", "updates", "Optimizer updates in this step"},
+                {"actor/micro_batches", "forwards",
+                 "Forward and backward passes that the updates took, on the rank with most"}});
+}
+
+void add_lengths(std::vector<MetricInfo>& table) {
+  add_spread(table, "response_length", "tokens", "length of a response, with its stop token");
+  table.push_back(
+      {"response_length/clip_ratio", "fraction", "Responses that were cut off at data.max_response_length"});
+  add_spread(table, "prompt_length", "tokens", "length of a prompt");
+  table.push_back({"prompt_length/clip_ratio", "fraction", "Prompts as long as data.max_prompt_length"});
+  table.insert(
+      table.end(),
+      {{"global_seqlen/min", "tokens",
+        "Fewest tokens that one rank's rollout made and read, before balancing"},
+       {"global_seqlen/max", "tokens", "Most tokens that one rank's rollout made and read, before balancing"},
+       {"global_seqlen/minmax_diff", "tokens", "The difference of the two"},
+       {"global_seqlen/balanced_min", "tokens", "Fewest tokens that one rank trains on, after balancing"},
+       {"global_seqlen/balanced_max", "tokens", "Most tokens that one rank trains on, after balancing"},
+       {"global_seqlen/mean", "tokens", "Tokens per rank"}});
+}
+
+void add_rollout(std::vector<MetricInfo>& table) {
+  table.insert(
+      table.end(),
+      {{"rollout/prompt_tokens", "tokens", "Prompt tokens that were computed"},
+       {"rollout/shared_prompt_tokens", "tokens",
+        "Prompt tokens that were not computed again, because another sample of the prompt had done so"},
+       {"rollout/generated_tokens", "tokens", "Response tokens"},
+       {"rollout/recomputed_tokens", "tokens", "Tokens that were computed a second time after a preemption"},
+       {"rollout/steps", "forwards", "Forward passes, on the rank with most"},
+       {"rollout/running_mean", "sequences", "Mean sequences in one forward pass"},
+       {"rollout/running_max", "sequences", "Most sequences in one forward pass"},
+       {"rollout/preemptions", "sequences", "Sequences that gave their pages up and were computed again"},
+       {"rollout/pages_peak", "pages", "Most pages of the KV cache in use at once, on the rank with most"},
+       {"rollout/pages_total", "pages", "Pages of one rank's KV cache"},
+       {"rollout/pages_peak_fraction", "fraction", "The peak's share of them"},
+       {"rollout/tokens_per_second", "tokens/s",
+        "Response tokens of all ranks by the time of the stage gen"}});
+}
+
+struct StageText {
+  const char* name;
+  const char* meaning;
+};
+
+constexpr StageText kStages[] = {
+    {"gen", "generating the responses"},
+    {"reward", "scoring them"},
+    {"old_log_prob", "the actor's log-probabilities before the update, where they are not those of rollout"},
+    {"ref", "the reference policy's log-probabilities"},
+    {"values", "the critic's values"},
+    {"adv", "advantages, and sending sequences to the ranks that train on them"},
+    {"update_critic", "the critic's update"},
+    {"update_actor", "the actor's update: forward, backward, reduction, optimizer"},
+    {"update_weights", "handing the new weights to rollout"},
+    {"save_checkpoint", "writing a checkpoint"},
+    {"testing", "evaluation"},
+    {"step", "the whole step"},
+};
+
+void add_times(std::vector<MetricInfo>& table) {
+  for (const auto& [name, meaning] : kStages)
+    table.push_back(
+        {fmt::format("timing_s/{}", name), "s", fmt::format("Time of {}, on the slowest rank", meaning)});
+  for (const auto& [name, meaning] : kStages)
+    table.push_back({fmt::format("timing_per_token_ms/{}", name), "ms/token",
+                     fmt::format("timing_s/{} by {} tokens of the step", name,
+                                 std::string_view(name) == "gen" ? "the response" : "all")});
+  table.insert(
+      table.end(),
+      {{"perf/total_num_tokens", "tokens", "Prompt and response tokens of the step"},
+       {"perf/time_per_step", "s", "timing_s/step"},
+       {"perf/throughput", "tokens/s per rank", "perf/total_num_tokens by time and ranks"},
+       {"perf/tokens_per_second", "tokens/s", "The same for all ranks together: what a step's line shows"},
+       {"perf/cpu_memory_used_gb", "GB", "Resident memory, on the rank with most"},
+       {"perf/max_memory_allocated_gb", "GB", "Most device memory in use at once, on the rank with most"}});
+}
+
+void add_evaluation_and_sft(std::vector<MetricInfo>& table) {
+  table.insert(table.end(),
+               {{"val-core/*/acc/mean@1", "fraction",
+                 "Held-out problems of one data source that are answered rightly, decoding greedily"},
+                {"val-core/*/reward/mean@1", "reward", "Their mean reward"},
+                {"val-aux/*/format/mean@1", "fraction",
+                 "Responses to them that hold an answer in the form looked for"},
+                {"val-aux/*/response_length/mean", "tokens", "Mean length of those responses"},
+                {"val-aux/num_problems", "problems", "Held-out problems evaluated"},
+                {"sft/loss", "nats per token", "Cross-entropy of the response tokens"},
+                {"sft/accuracy", "fraction",
+                 "Training problems answered rightly, decoding greedily (sft.stop_at_accuracy looks at it)"},
+                {"sft/token_accuracy", "fraction", "Response tokens that are the most likely ones"},
+                {"sft/grad_norm", "1", "Norm of the gradient over all parameters, before clipping"},
+                {"sft/lr", "1", "Learning rate of the update"},
+                {"sft/tokens", "tokens", "Tokens of the step, prompts and responses"},
+                {"sft/response_tokens", "tokens", "Tokens that the loss looks at"},
+                {"sft/tokens_per_second", "tokens/s", "sft/tokens by the step's time, all ranks together"},
+                {"sft/time_per_step", "s", "Time of the step, on the slowest rank"}});
+}
+
+bool matches(std::string_view pattern, std::string_view name) {
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == name;
+  const auto head = pattern.substr(0, star), tail = pattern.substr(star + 1);
+  return name.size() > head.size() + tail.size() && name.starts_with(head) && name.ends_with(tail);
+}
+
+struct GroupText {
+  const char* prefix;
+  const char* heading;
+};
+
+constexpr GroupText kGroups[] = {
+    {"training", "Where the run stands, and whether rollout and training agree"},
+    {"critic", "Rewards and advantages"},
+    {"actor", "The policy's update"},
+    {"response_length", "Lengths of responses"},
+    {"prompt_length", "Lengths of prompts"},
+    {"global_seqlen", "How even the ranks' shares are"},
+    {"rollout", "Generation"},
+    {"timing_s", "Time by stage"},
+    {"timing_per_token_ms", "Time by stage and token"},
+    {"perf", "Speed and memory"},
+    {"val-core", "Evaluation"},
+    {"val-aux", "Evaluation, further numbers"},
+    {"sft", "Supervised fine-tuning"},
+};
+
+std::string prefix_of(const MetricInfo& metric) {
+  return metric.name.substr(0, metric.name.find('/'));
+}
+
+}  // namespace
+
+const std::vector<MetricInfo>& metric_catalogue() {
+  static const std::vector<MetricInfo> catalogue = [] {
+    std::vector<MetricInfo> table;
+    add_training(table);
+    add_critic(table);
+    add_actor(table);
+    add_lengths(table);
+    add_rollout(table);
+    add_times(table);
+    add_evaluation_and_sft(table);
+    std::ranges::stable_sort(table, {}, [](const MetricInfo& metric) {
+      const auto group = std::ranges::find(kGroups, prefix_of(metric), &GroupText::prefix);
+      return group - std::begin(kGroups);
+    });
+    return table;
+  }();
+  return catalogue;
+}
+
+bool is_documented(const std::string& name) {
+  return std::ranges::any_of(metric_catalogue(),
+                             [&](const MetricInfo& metric) { return matches(metric.name, name); });
+}
+
+std::string metrics_markdown() {
+  std::string text =
+      "# Metrics\n"
+      "Each step's numbers go to `metrics.jsonl` (one JSON object a line) and to `tensorboard/` in the run's "
+      "folder,\n"
+      "under the names that verl gives them. A `*` stands for any text, such as the name of a data source. A "
+      "metric\n"
+      "appears only in steps that have it: `testing` where the step ended with an evaluation, `ref` where a "
+      "reference\n"
+      "policy is used. Means over tokens and responses are taken over all ranks.\n"
+      "\n"
+      "This page is generated from `runtime/observe/metric_catalogue.cpp`.\n";
+  for (const auto& [prefix, heading] : kGroups) {
+    text += fmt::format("\n## {}\n| metric | unit | meaning |\n|---|---|---|\n", heading);
+    for (const MetricInfo& metric : metric_catalogue())
+      if (prefix_of(metric) == prefix)
+        text += fmt::format("| `{}` | {} | {} |\n", metric.name, metric.unit == "1" ? "" : metric.unit,
+                            metric.meaning);
+  }
+  return text;
+}
+
+}  // namespace trireme::observe
