@@ -1,0 +1,183 @@
+#include "trainer/rollout/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+
+#include "trainer/rollout/philox.h"
+
+namespace trireme::rollout {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+std::vector<float> random_logits(int64_t vocab_size, float spread, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, spread);
+  std::vector<float> logits(vocab_size);
+  for (float& x : logits) x = normal(random);
+  return logits;
+}
+
+/// The distribution that is sampled from, in fp64, by the definition: sort, cut, normalise.
+std::vector<double> expected_probabilities(const std::vector<float>& logits, const SamplingConfig& sampling) {
+  std::vector<int> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[a] > logits[b]; });
+  if (sampling.top_k > 0) {
+    size_t kept = std::min<size_t>(sampling.top_k, order.size());
+    while (kept < order.size() && logits[order[kept]] == logits[order[kept - 1]]) ++kept;
+    order.resize(kept);
+  }
+  std::vector<double> p(logits.size(), 0.0);
+  double total = 0;
+  for (const int i : order) {
+    p[i] = std::exp((double{logits[i]} - logits[order[0]]) / sampling.temperature);
+    total += p[i];
+  }
+  double kept_mass = 0;
+  for (const int i : order) {
+    if (kept_mass > 0 && kept_mass >= sampling.top_p * total) p[i] = 0;
+    kept_mass += p[i];
+  }
+  for (double& x : p) x /= kept_mass;
+  return p;
+}
+
+TEST(Sampler, LogProbAndEntropyAreThoseOfTheWholeDistribution) {
+  for (const int64_t vocab_size : {1, 2, 15, 64, 65, 259, 5000, 151936}) {
+    for (const double temperature : {0.3, 1.0, 2.5}) {
+      const auto logits = random_logits(vocab_size, 3.0f, static_cast<uint32_t>(vocab_size));
+      double most = *std::max_element(logits.begin(), logits.end()), total = 0, entropy = 0;
+      for (const float x : logits) total += std::exp((x - most) / temperature);
+      const auto log_prob = [&](int64_t i) { return (logits[i] - most) / temperature - std::log(total); };
+      for (int64_t i = 0; i < vocab_size; ++i) entropy -= std::exp(log_prob(i)) * log_prob(i);
+
+      Sampler sampler(vocab_size);
+      // Top-k and top-p choose among fewer, but the log-probability stays that of all.
+      for (const SamplingConfig& s : {SamplingConfig{temperature, -1, 1.0}, SamplingConfig{temperature, 3, 0.9}}) {
+        ASSERT_TRUE(sampler.load(logits.data(), s, false));
+        for (const double u : {0.0, 0.25, 0.5, 0.999}) {
+          const SampledToken drawn = sampler.draw(u);
+          EXPECT_NEAR(drawn.log_prob, log_prob(drawn.token), 1e-5);
+          EXPECT_NEAR(drawn.entropy, entropy, 1e-5);
+        }
+      }
+    }
+  }
+}
+
+TEST(Sampler, DrawsFromTheExpectedDistribution) {
+  // Chi-square over many draws with fixed numbers; tokens that top-k and top-p rule out never appear.
+  for (const SamplingConfig& sampling :
+       {SamplingConfig{1.0, -1, 1.0}, SamplingConfig{0.7, -1, 1.0}, SamplingConfig{1.5, 10, 1.0},
+        SamplingConfig{1.0, -1, 0.8}, SamplingConfig{1.0, 20, 0.6}}) {
+    const auto logits = random_logits(97, 1.5f, 5);
+    const auto expected = expected_probabilities(logits, sampling);
+    Sampler sampler(97);
+    ASSERT_TRUE(sampler.load(logits.data(), sampling, false));
+    constexpr int kDraws = 200000;
+    std::vector<int> counts(97, 0);
+    const PhiloxKey key = sampling_key(11, 2);
+    for (int i = 0; i < kDraws; ++i) ++counts[sampler.draw(sampling_uniform(key, 1, 2, i)).token];
+
+    double chi_square = 0, rare_expected = 0;
+    int degrees = -1, rare = 0;
+    for (int i = 0; i < 97; ++i) {
+      const double want = expected[i] * kDraws;
+      if (expected[i] == 0) {
+        EXPECT_EQ(counts[i], 0) << "token " << i;
+      } else if (want < 10) {
+        rare_expected += want;  // too few for the statistic on their own
+        rare += counts[i];
+      } else {
+        chi_square += (counts[i] - want) * (counts[i] - want) / want;
+        ++degrees;
+      }
+    }
+    if (rare_expected > 10) {
+      chi_square += (rare - rare_expected) * (rare - rare_expected) / rare_expected;
+      ++degrees;
+    }
+    // Mean `degrees`, deviation sqrt(2 degrees): 4 deviations.
+    EXPECT_LT(chi_square, degrees + 4 * std::sqrt(2.0 * degrees));
+  }
+}
+
+TEST(Sampler, KeepsExactlyTheTokensThatTopKAndTopPKeep) {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    std::mt19937 random(seed);
+    const auto vocab_size = static_cast<int64_t>(1 + random() % 300);
+    auto logits = random_logits(vocab_size, 2.0f, seed);
+    if (seed % 3 == 0) {
+      for (float& x : logits) x = std::round(x);  // many equal logits
+    }
+    SamplingConfig sampling;
+    sampling.temperature = 0.5 + 0.25 * (random() % 5);
+    sampling.top_k = random() % 2 ? static_cast<int64_t>(1 + random() % vocab_size) : -1;
+    sampling.top_p = random() % 2 ? 0.05 + 0.1 * (random() % 10) : 1.0;
+    const auto expected = expected_probabilities(logits, sampling);
+    Sampler sampler(vocab_size);
+    ASSERT_TRUE(sampler.load(logits.data(), sampling, false));
+    // A sweep over the uniform number meets every token with more than its step, in order of ids.
+    constexpr int kSteps = 20000;
+    std::vector<double> seen(vocab_size, 0.0);
+    int32_t previous = 0;
+    for (int i = 0; i < kSteps; ++i) {
+      const int32_t token = sampler.draw((i + 0.5) / kSteps).token;
+      EXPECT_GE(token, previous);
+      previous = token;
+      seen[token] += 1.0 / kSteps;
+    }
+    for (int64_t i = 0; i < vocab_size; ++i) ASSERT_NEAR(seen[i], expected[i], 1.5 / kSteps) << seed << " " << i;
+  }
+}
+
+TEST(Sampler, GreedyTakesTheLowestOfTheLargest) {
+  std::vector<float> logits(300, 0.0f);
+  logits[77] = logits[78] = logits[299] = 4.0f;
+  Sampler sampler(300);
+  ASSERT_TRUE(sampler.load(logits.data(), {}, true));
+  EXPECT_EQ(sampler.draw(0.99).token, 77);
+  EXPECT_NEAR(sampler.draw(0).log_prob, 4.0 - std::log(297 + 3 * std::exp(4.0)), 1e-5);
+  // Temperature 0 is greedy too, and its log-probability that of temperature 1.
+  ASSERT_TRUE(sampler.load(logits.data(), {.temperature = 0}, false));
+  EXPECT_EQ(sampler.draw(0.99).token, 77);
+  EXPECT_NEAR(sampler.draw(0).log_prob, 4.0 - std::log(297 + 3 * std::exp(4.0)), 1e-5);
+}
+
+TEST(Sampler, NeverDrawsATokenOfProbabilityZero) {
+  std::vector<float> logits(200, -kInfinity);
+  logits[63] = 1.0f;
+  logits[130] = 1.0f;
+  logits[131] = -500.0f;
+  Sampler sampler(200);
+  ASSERT_TRUE(sampler.load(logits.data(), {}, false));
+  EXPECT_EQ(sampler.draw(0.0).token, 63);
+  EXPECT_EQ(sampler.draw(0.4999).token, 63);
+  EXPECT_EQ(sampler.draw(0.5001).token, 130);
+  EXPECT_EQ(sampler.draw(1.0 - 0x1p-53).token, 130);
+  EXPECT_NEAR(sampler.draw(0.0).entropy, std::log(2.0), 1e-6);
+  ASSERT_TRUE(sampler.load(logits.data(), {.top_p = 0.9}, false));
+  EXPECT_EQ(sampler.draw(1.0 - 0x1p-53).token, 130);
+}
+
+TEST(Sampler, RefusesRowsThatAreNoDistribution) {
+  Sampler sampler(70);
+  for (const float bad : {std::nanf(""), kInfinity}) {
+    std::vector<float> logits(70, 0.5f);
+    logits[69] = bad;
+    EXPECT_FALSE(sampler.load(logits.data(), {}, false));
+    EXPECT_FALSE(sampler.load(logits.data(), {.top_k = 5, .top_p = 0.5}, false));
+    EXPECT_FALSE(sampler.load(logits.data(), {}, true));
+  }
+  const std::vector<float> nothing(70, -kInfinity);
+  EXPECT_FALSE(sampler.load(nothing.data(), {}, false));
+}
+
+}  // namespace
+}  // namespace trireme::rollout

@@ -1,0 +1,252 @@
+// The scheduler against a model that is no network: a slot of its cache remembers the history that was
+// written there, and the next token is a hash of it. A wrong, stale or overwritten slot breaks the chain.
+#include "trainer/rollout/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "trainer/rollout/philox.h"
+
+namespace trireme::rollout {
+namespace {
+
+constexpr int32_t kVocabSize = 20;
+
+uint64_t mix(uint64_t history, uint64_t token) {
+  const PhiloxBlock b = philox4x32({static_cast<uint32_t>(history), static_cast<uint32_t>(history >> 32),
+                                    static_cast<uint32_t>(token), 0}, {1, 2});
+  return uint64_t{b[0]} << 32 | b[1];
+}
+
+int32_t next_token(uint64_t history, const Request& request, int32_t sample, int64_t position) {
+  const double u = sampling_uniform(sampling_key(request.seed, request.step), request.id, sample, position);
+  return static_cast<int32_t>(mix(history, static_cast<uint64_t>(u * 0x1p40)) % kVocabSize);
+}
+
+class HashModel {
+ public:
+  explicit HashModel(int64_t num_slots) : slots_(num_slots) {}
+
+  /// Writes every row, checks what every row can see; returns the history that ends in each row.
+  std::vector<uint64_t> forward(const models::ForwardBatch& batch) {
+    std::vector<uint64_t> out(batch.num_rows());
+    int32_t row = batch.num_rows();
+    // Last segment first: nothing may lean on another segment of the same forward.
+    for (auto it = batch.segments.rbegin(); it != batch.segments.rend(); ++it) {
+      const models::Segment& segment = *it;
+      row -= segment.length;
+      EXPECT_EQ(segment.row, row);
+      std::vector<int32_t> visible;
+      for (const models::SlotSpan& span : segment.spans) {
+        EXPECT_GT(span.length, 0);
+        for (int32_t i = 0; i < span.length; ++i) visible.push_back(span.slot + i);
+      }
+      EXPECT_EQ(visible.size(), static_cast<size_t>(segment.position + segment.length));
+      for (int32_t i = 0; i < segment.length; ++i) {
+        const int32_t position = segment.position + i;
+        EXPECT_EQ(batch.positions[row + i], position);
+        EXPECT_EQ(batch.slots[row + i], visible[position]);
+        const uint64_t before = position == 0 ? 0 : slots_[visible[position - 1]].history;
+        slots_[visible[position]] = {position, before, mix(before, batch.tokens[row + i])};
+        out[row + i] = slots_[visible[position]].history;
+      }
+      for (size_t p = 0; p < visible.size(); ++p) {
+        EXPECT_EQ(slots_[visible[p]].position, static_cast<int32_t>(p));
+        EXPECT_EQ(slots_[visible[p]].before, p == 0 ? 0 : slots_[visible[p - 1]].history);
+      }
+    }
+    EXPECT_EQ(row, 0);
+    return out;
+  }
+
+ private:
+  struct Slot {
+    int32_t position = -1;
+    uint64_t before = 0, history = 0;
+  };
+  std::vector<Slot> slots_;
+};
+
+std::vector<Request> random_requests(std::mt19937& random, int count) {
+  std::vector<Request> requests(count);
+  for (int r = 0; r < count; ++r) {
+    requests[r].id = 100 + r;
+    requests[r].seed = 5;
+    requests[r].step = 2;
+    requests[r].n = 1 + random() % 6;
+    requests[r].max_new_tokens = 1 + random() % 20;
+    requests[r].prompt.resize(1 + random() % 40);
+    for (int32_t& token : requests[r].prompt) token = random() % kVocabSize;
+  }
+  return requests;
+}
+
+/// The same tokens without a cache, a batch or a scheduler.
+std::vector<int32_t> expected_tokens(const Request& request, int32_t sample, const std::vector<bool>& stop) {
+  uint64_t history = 0;
+  for (const int32_t token : request.prompt) history = mix(history, token);
+  std::vector<int32_t> tokens;
+  while (static_cast<int64_t>(tokens.size()) < request.max_new_tokens) {
+    tokens.push_back(next_token(history, request, sample, tokens.size()));
+    if (stop[tokens.back()]) break;
+    history = mix(history, tokens.back());
+  }
+  return tokens;
+}
+
+struct Outcome {
+  std::vector<Completion> completions;
+  std::vector<int64_t> finished;  // ids, in order
+  SchedulerStats stats;
+  int64_t rows = 0, steps = 0, free_pages = 0, peak_pages = 0, most_segments = 0, most_rows = 0;
+};
+
+Outcome run(const RolloutConfig& config, int64_t num_pages, const std::vector<Request>& requests,
+            const std::vector<bool>& stop) {
+  Outcome out;
+  HashModel model(num_pages * config.page_size);
+  Scheduler scheduler(config, num_pages, requests, stop, out.completions);
+  while (!scheduler.is_done()) {
+    const StepPlan& plan = scheduler.plan_step();
+    const auto histories = model.forward(plan.batch);
+    std::vector<SampledToken> drawn;
+    for (const SampledRow& row : plan.sampled_rows) {
+      for (int32_t s = row.sequence; s < row.sequence + row.num_draws; ++s) {
+        drawn.push_back({next_token(histories[row.row], scheduler.request_of(s), scheduler.sample_of(s),
+                                    scheduler.num_sampled(s)), -1.0f, 2.0f});
+      }
+    }
+    scheduler.complete_step(drawn, [&](const Completion& c) { out.finished.push_back(c.id); });
+    out.rows += plan.batch.num_rows();
+    out.most_rows = std::max(out.most_rows, plan.batch.num_rows());
+    out.most_segments = std::max(out.most_segments, static_cast<int64_t>(plan.batch.segments.size()));
+    if (++out.steps > 100000 || testing::Test::HasFailure()) break;
+  }
+  out.stats = scheduler.stats();
+  out.free_pages = scheduler.pages().num_free();
+  out.peak_pages = scheduler.pages().peak_used();
+  return out;
+}
+
+void expect_right(const Outcome& out, const std::vector<Request>& requests, const std::vector<bool>& stop) {
+  ASSERT_EQ(out.completions.size(), requests.size());
+  for (size_t r = 0; r < requests.size(); ++r) {
+    ASSERT_EQ(out.completions[r].id, requests[r].id);
+    ASSERT_EQ(out.completions[r].responses.size(), static_cast<size_t>(requests[r].n));
+    for (int32_t j = 0; j < requests[r].n; ++j) {
+      const Response& response = out.completions[r].responses[j];
+      ASSERT_EQ(response.tokens, expected_tokens(requests[r], j, stop)) << "request " << r << " sample " << j;
+      ASSERT_EQ(response.log_probs.size(), response.tokens.size());
+      ASSERT_EQ(response.entropies.size(), response.tokens.size());
+      ASSERT_EQ(response.stopped, stop[response.tokens.back()]);
+    }
+  }
+}
+
+std::vector<bool> stop_at(std::initializer_list<int> tokens) {
+  std::vector<bool> stop(kVocabSize, false);
+  for (const int token : tokens) stop[token] = true;
+  return stop;
+}
+
+TEST(Scheduler, MakesTheSameTokensUnderAnyLimits) {
+  const auto stop = stop_at({3, 17});
+  int64_t preemptions = 0, recomputed = 0;
+  for (uint32_t seed = 0; seed < 1500; ++seed) {
+    std::mt19937 random(seed);
+    const auto requests = random_requests(random, 1 + random() % 12);
+    RolloutConfig config;
+    config.page_size = 1 + random() % 9;
+    config.max_num_seqs = 1 + random() % 12;
+    config.max_num_batched_tokens = 1 + random() % (random() % 2 ? 8 : 80);
+    int64_t least = 0;
+    for (const Request& r : requests) {
+      const auto cached = static_cast<int64_t>(r.prompt.size()) + r.max_new_tokens - 1;
+      least = std::max(least, (cached + config.page_size - 1) / config.page_size);
+    }
+    const int64_t num_pages = least + random() % (random() % 2 ? 3 : 200);
+    const Outcome out = run(config, num_pages, requests, stop);
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+    expect_right(out, requests, stop);
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+    ASSERT_EQ(out.free_pages, num_pages) << "pages leaked, seed " << seed;
+    ASSERT_LE(out.most_rows, config.max_num_batched_tokens);
+    ASSERT_LE(out.most_segments, config.max_num_seqs);
+    std::vector<int64_t> finished = out.finished;
+    std::sort(finished.begin(), finished.end());
+    ASSERT_EQ(finished.size(), requests.size());
+    ASSERT_TRUE(std::adjacent_find(finished.begin(), finished.end()) == finished.end());
+    preemptions += out.stats.preemptions;
+    recomputed += out.stats.recomputed_tokens;
+  }
+  EXPECT_GT(preemptions, 1000);  // the sweep did meet tiny pools
+  EXPECT_GT(recomputed, 1000);
+}
+
+TEST(Scheduler, ComputesEveryTokenOnceWherePagesSuffice) {
+  const auto stop = stop_at({3});
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    std::mt19937 random(seed);
+    const auto requests = random_requests(random, 10);
+    RolloutConfig config;
+    config.page_size = 4;
+    config.max_num_seqs = 1 + random() % 20;  // also fewer than one request's samples
+    config.max_num_batched_tokens = 1 + random() % 60;
+    const Outcome out = run(config, 60 * 16, requests, stop);
+    int64_t rows = 0;
+    for (size_t r = 0; r < requests.size(); ++r) {
+      rows += static_cast<int64_t>(requests[r].prompt.size());
+      for (const Response& response : out.completions[r].responses) rows += response.tokens.size() - 1;
+    }
+    ASSERT_EQ(out.rows, rows) << seed;
+    ASSERT_EQ(out.stats.preemptions, 0);
+    ASSERT_EQ(out.stats.recomputed_tokens, 0);
+  }
+}
+
+TEST(Scheduler, DecodesGoOnWhileALongPromptIsComputedInChunks) {
+  std::vector<Request> requests(2);
+  requests[0] = {.id = 0, .prompt = {1}, .max_new_tokens = 20};
+  requests[1] = {.id = 1, .prompt = std::vector<int32_t>(30, 2), .max_new_tokens = 1};
+  const auto stop = stop_at({});
+  RolloutConfig config;
+  config.max_num_batched_tokens = 4;
+  std::vector<Completion> completions;
+  HashModel model(1024);
+  Scheduler scheduler(config, 1024 / config.page_size, requests, stop, completions);
+  for (int step = 0; step < 10; ++step) {
+    const StepPlan& plan = scheduler.plan_step();
+    model.forward(plan.batch);
+    ASSERT_EQ(plan.batch.segments.size(), 2u);
+    EXPECT_EQ(plan.batch.segments[0].length, 1);  // the decode, or the prompt of one token
+    EXPECT_EQ(plan.batch.segments[1].length, 3);
+    EXPECT_EQ(plan.sampled_rows.size(), step == 9 ? 2u : 1u);
+    scheduler.complete_step(std::vector<SampledToken>(plan.sampled_rows.size()), {});
+  }
+}
+
+TEST(Scheduler, SamplesShareThePagesOfTheirPrompt) {
+  std::vector<Request> requests(1);
+  requests[0] = {.id = 0, .prompt = std::vector<int32_t>(35, 2), .n = 8, .max_new_tokens = 12};
+  const auto stop = stop_at({});
+  RolloutConfig config;
+  const Outcome out = run(config, 100, requests, stop);
+  expect_right(out, requests, stop);
+  // 3 pages of 16 for the prompt and the first sample's 11 cached tokens, one for each other sample's.
+  EXPECT_EQ(out.peak_pages, 3 + 7);
+  EXPECT_EQ(out.steps, 12);
+}
+
+TEST(Scheduler, ReportsRequestsAsSoonAsTheyAreFinished) {
+  std::vector<Request> requests(3);
+  requests[0] = {.id = 10, .prompt = {1}, .n = 2, .max_new_tokens = 9};
+  requests[1] = {.id = 11, .prompt = {2}, .n = 2, .max_new_tokens = 1};
+  requests[2] = {.id = 12, .prompt = {3}, .n = 1, .max_new_tokens = 5};
+  const Outcome out = run({}, 64, requests, stop_at({}));
+  EXPECT_EQ(out.finished, (std::vector<int64_t>{11, 12, 10}));
+}
+
+}  // namespace
+}  // namespace trireme::rollout

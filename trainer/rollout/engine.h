@@ -1,0 +1,67 @@
+// Generates responses with a decoder: continuous batching over a paged KV cache.
+//
+// A response is a function of the weights and its request alone: limits, order and company of requests
+// change only the time it takes. Not thread-safe; one engine a rank, kept for the whole run.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "trainer/models/decoder.h"
+#include "trainer/rollout/request.h"
+#include "trainer/rollout/rollout_config.h"
+#include "trainer/rollout/sampler.h"
+
+namespace trireme::rollout {
+
+class Scheduler;
+struct SampledRow;
+struct StepPlan;
+
+/// Sums since the last take_stats(), but for the pages.
+struct EngineStats {
+  int64_t prompt_tokens = 0;         // of requests, each prompt once
+  int64_t shared_prompt_tokens = 0;  // that further samples read without computing them
+  int64_t generated_tokens = 0;
+  int64_t recomputed_tokens = 0;     // rows computed again after a preemption
+  int64_t steps = 0;                 // forwards
+  int64_t preemptions = 0;
+  int64_t peak_pages = 0;            // the most in use at one time
+  int64_t total_pages = 0;
+};
+
+class Engine {
+ public:
+  /// Borrows `decoder`, which must outlive it. Makes the cache: kv_cache_tokens slots, or enough for
+  /// max_num_seqs sequences of max_model_len tokens. `stop_ids`: tokens that end a response.
+  /// Throws invalid_config naming every setting that is out of range.
+  Engine(const models::Decoder& decoder, const RolloutConfig& config, std::vector<int32_t> stop_ids,
+         int64_t max_model_len);
+
+  /// Uses the weights of the decoder's last refresh(). Results in the order of requests; `on_finished`
+  /// is called as soon as all samples of a request are made, in the order in which they finish.
+  /// Throws invalid_config naming every request that cannot be served (and the setting that forbids
+  /// it), internal if the logits are not numbers.
+  std::vector<Completion> generate(std::vector<Request> requests,
+                                   const std::function<void(const Completion&)>& on_finished = {});
+
+  EngineStats take_stats();
+
+ private:
+  void check(const std::vector<Request>& requests) const;
+  void sample(const StepPlan& plan, const at::Tensor& hidden_TD, const Scheduler& scheduler);
+  void sample_row(const float* logits_V, const SampledRow& row, const Scheduler& scheduler);
+
+  const models::Decoder& decoder_;
+  const RolloutConfig config_;
+  const int64_t max_model_len_, num_pages_;
+  std::vector<bool> stop_tokens_;  // one flag a token of the vocabulary
+  models::KvSlots kv_;
+  Sampler sampler_;
+  std::vector<int32_t> logit_rows_;     // scratch
+  std::vector<SampledToken> drawn_;     // this step's tokens
+  EngineStats stats_;
+};
+
+}  // namespace trireme::rollout

@@ -1,0 +1,227 @@
+#include "trainer/rollout/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <iterator>
+#include <limits>
+
+namespace trireme::rollout {
+namespace {
+
+// Vectors of 4, which every machine has. Sums run in 4 such accumulators within chunks of 64, and chunks
+// are added in order in fp64: one fixed order.
+constexpr int kLanes = 4;
+constexpr int kAccumulators = 4;
+constexpr int kChunk = 64;
+constexpr float kLeast = -87.0f;  // exp() below this is taken for 0
+
+// The compilers' vector types; the arithmetic is elementwise and exactly that of floats.
+using Floats [[gnu::vector_size(kLanes * sizeof(float))]] = float;
+using Bits [[gnu::vector_size(kLanes * sizeof(float))]] = uint32_t;
+
+inline Floats load_lanes(const float* from) {
+  Floats out;
+  std::memcpy(&out, from, sizeof(out));
+  return out;
+}
+
+/// exp(x) for kLeast <= x <= 0, to about 1 ulp: 2^n times a polynomial on the remainder.
+inline Floats exp_of_negative(Floats x) {
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits
+  const Floats shifted = x * 1.44269504f + kRound;
+  const Floats n = shifted - kRound;
+  const Floats r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  Floats p = 1.9875691500e-4f * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  const Bits exponent = ((Bits)shifted + (127u - 0x4B400000u)) << 23;
+  return p * (Floats)exponent;
+}
+
+float largest(const float* values, int64_t count) {
+  Floats most[kAccumulators];
+  std::fill_n(most, kAccumulators, Floats{} - std::numeric_limits<float>::infinity());
+  int64_t i = 0;
+  for (; i + kAccumulators * kLanes <= count; i += kAccumulators * kLanes) {
+    for (int a = 0; a < kAccumulators; ++a) {
+      const Floats next = load_lanes(values + i + a * kLanes);
+      most[a] = next > most[a] ? next : most[a];
+    }
+  }
+  float out = -std::numeric_limits<float>::infinity();
+  for (const Floats& lanes : most) {
+    for (int l = 0; l < kLanes; ++l) out = std::max(out, lanes[l]);
+  }
+  for (; i < count; ++i) out = std::max(out, values[i]);
+  return out;
+}
+
+struct ChunkSums {
+  double weights = 0;
+  double weighted_exponents = 0;  // sum of weight * log(weight)
+};
+
+ChunkSums weigh_chunk(const float* logits, float max_logit, float inverse_temperature, float* weights) {
+  Floats sums[kAccumulators] = {}, products[kAccumulators] = {};
+  for (int i = 0; i < kChunk; i += kAccumulators * kLanes) {
+    for (int a = 0; a < kAccumulators; ++a) {
+      Floats x = (load_lanes(logits + i + a * kLanes) - max_logit) * inverse_temperature;
+      const auto is_zero = x < kLeast;
+      x = is_zero ? Floats{} + kLeast : x;
+      const Floats weight = is_zero ? Floats{} : exp_of_negative(x);
+      std::memcpy(weights + i + a * kLanes, &weight, sizeof(weight));
+      sums[a] += weight;
+      products[a] += weight * x;
+    }
+  }
+  ChunkSums out;
+  for (int a = 0; a < kAccumulators; ++a) {
+    for (int l = 0; l < kLanes; ++l) {
+      out.weights += sums[a][l];
+      out.weighted_exponents += products[a][l];
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Sampler::Sampler(int64_t vocab_size)
+    : vocab_size_(vocab_size),
+      weights_((vocab_size + kChunk - 1) / kChunk * kChunk),
+      chunk_totals_(weights_.size() / kChunk) {}
+
+bool Sampler::load(const float* logits_V, const SamplingConfig& sampling, bool greedy) {
+  logits_ = logits_V;
+  greedy_ = greedy || sampling.temperature == 0;
+  inverse_temperature_ = sampling.temperature == 0 ? 1.0f : static_cast<float>(1.0 / sampling.temperature);
+  max_logit_ = largest(logits_V, vocab_size_);
+  weigh(logits_V);
+  if (!std::isfinite(max_logit_) || !std::isfinite(total_)) return false;
+  filtered_ = !greedy_ && (sampling.top_k > 0 || sampling.top_p < 1.0);
+  if (filtered_) keep_most_likely(sampling.top_k, sampling.top_p);
+  return true;
+}
+
+void Sampler::weigh(const float* logits_V) {
+  total_ = 0;
+  double weighted_exponents = 0;
+  for (size_t c = 0; c < chunk_totals_.size(); ++c) {
+    const int64_t start = static_cast<int64_t>(c) * kChunk;
+    const float* logits = logits_V + start;
+    float last[kChunk];
+    if (start + kChunk > vocab_size_) {
+      std::fill_n(last, kChunk, -std::numeric_limits<float>::infinity());
+      std::copy(logits, logits_V + vocab_size_, last);
+      logits = last;
+    }
+    const ChunkSums sums = weigh_chunk(logits, max_logit_, inverse_temperature_, &weights_[start]);
+    chunk_totals_[c] = sums.weights;
+    total_ += sums.weights;
+    weighted_exponents += sums.weighted_exponents;
+  }
+  log_total_ = std::log(total_);
+  entropy_ = static_cast<float>(log_total_ - weighted_exponents / total_);
+}
+
+/// The k-th largest logit.
+float Sampler::kth_largest(int64_t k) {
+  // The k-th largest of the chunks' maxima bounds it from below: few logits are left to select from.
+  largest_.clear();
+  for (int64_t start = 0; start < vocab_size_; start += kChunk) {
+    largest_.push_back(largest(logits_ + start, std::min<int64_t>(kChunk, vocab_size_ - start)));
+  }
+  const auto nth = [&] {
+    std::nth_element(largest_.begin(), largest_.begin() + (k - 1), largest_.end(), std::greater<>());
+    return largest_[k - 1];
+  };
+  const float bound = k <= static_cast<int64_t>(largest_.size()) ? nth() : -std::numeric_limits<float>::infinity();
+  largest_.clear();
+  std::copy_if(logits_, logits_ + vocab_size_, std::back_inserter(largest_), [&](float x) { return x >= bound; });
+  return nth();
+}
+
+void Sampler::keep_most_likely(int64_t top_k, double top_p) {
+  const bool has_top_k = top_k > 0 && top_k < vocab_size_;
+  const float least = has_top_k ? kth_largest(top_k) : -std::numeric_limits<float>::infinity();
+  double total = total_, count = static_cast<double>(vocab_size_);
+  if (has_top_k) {
+    total = count = 0;
+    for (int64_t i = 0; i < vocab_size_; ++i) {
+      if (logits_[i] < least) continue;
+      total += weights_[i];
+      ++count;
+    }
+  }
+  // All tokens lighter than this hold less than 1 - p together, so the nucleus has none of them, and
+  // only the few others need sorting.
+  const double lightest = (1.0 - top_p) * total / count;
+  candidates_.clear();
+  for (int64_t i = 0; i < vocab_size_; ++i) {
+    if (logits_[i] < least || weights_[i] < lightest || weights_[i] == 0) continue;
+    candidates_.push_back({logits_[i], static_cast<int32_t>(i), weights_[i]});
+  }
+  candidates_total_ = total;
+  if (top_p >= 1.0) return;
+
+  std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
+    return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
+  });
+  const double wanted = top_p * total;
+  size_t kept = 0;
+  candidates_total_ = 0;
+  while (kept < candidates_.size() && (kept == 0 || candidates_total_ < wanted)) {
+    candidates_total_ += candidates_[kept++].weight;
+  }
+  candidates_.resize(kept);
+  std::sort(candidates_.begin(), candidates_.end(),
+            [](const Candidate& a, const Candidate& b) { return a.token < b.token; });
+}
+
+int32_t Sampler::choose_candidate(double uniform) const {
+  double left = uniform * candidates_total_;
+  for (const Candidate& candidate : candidates_) {
+    if (left < candidate.weight) return candidate.token;
+    left -= candidate.weight;
+  }
+  return candidates_.back().token;  // rounding at the very end of the range
+}
+
+int32_t Sampler::choose(double uniform) const {
+  double left = uniform * total_;
+  size_t chunk = 0, last_filled = 0;
+  for (; chunk < chunk_totals_.size() && left >= chunk_totals_[chunk]; ++chunk) {
+    left -= chunk_totals_[chunk];
+    if (chunk_totals_[chunk] > 0) last_filled = chunk;
+  }
+  // A chunk's total and the sum of its weights one by one round differently: past the end of either,
+  // the answer is the last token that can be drawn there.
+  if (chunk == chunk_totals_.size()) chunk = last_filled;
+  size_t choice = chunk * kChunk;
+  for (size_t i = chunk * kChunk; i < (chunk + 1) * kChunk; ++i) {
+    if (weights_[i] > 0) choice = i;
+    if (left < weights_[i]) break;
+    left -= weights_[i];
+  }
+  return static_cast<int32_t>(choice);
+}
+
+SampledToken Sampler::draw(double uniform) const {
+  SampledToken out;
+  if (greedy_) {
+    out.token = static_cast<int32_t>(std::find(logits_, logits_ + vocab_size_, max_logit_) - logits_);
+  } else {
+    out.token = filtered_ ? choose_candidate(uniform) : choose(uniform);
+  }
+  const float exponent = (logits_[out.token] - max_logit_) * inverse_temperature_;
+  out.log_prob = static_cast<float>(exponent - log_total_);
+  out.entropy = entropy_;
+  return out;
+}
+
+}  // namespace trireme::rollout
