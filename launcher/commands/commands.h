@@ -1,0 +1,32 @@
+// The sub-commands of `trireme`: each reads its own arguments and returns an exit status. They throw
+// Error; main shows it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace trireme::commands {
+
+/// Without the program's name; the first is the sub-command's.
+using Arguments = std::vector<std::string>;
+
+int run(const Arguments& arguments);
+int plan(const Arguments& arguments);
+int config(const Arguments& arguments);
+int docs(const Arguments& arguments);
+int version();
+int help(const Arguments& arguments);
+
+struct Command {
+  const char* name;
+  const char* arguments;
+  const char* summary;
+  int (*call)(const Arguments&);
+  bool hidden = false;
+};
+const std::vector<Command>& all_commands();
+
+/// Finds the sub-command by arguments[0] and calls it. An unknown one throws invalid_config with the nearest.
+int dispatch(const Arguments& arguments);
+
+}  // namespace trireme::commands

@@ -1,0 +1,58 @@
+#include <fmt/format.h>
+
+#include "launcher/commands/commands.h"
+#include "launcher/process/guard.h"
+#include "runtime/base/error.h"
+
+namespace trireme::commands {
+
+const std::vector<Command>& all_commands() {
+  static const std::vector<Command> commands{
+      {"run", "CONFIG [key=value ...]", "check the configuration, start the ranks, watch them", run},
+      {"plan", "CONFIG [key=value ...]", "show which rank would get which CPUs, GPU and roles", plan},
+      {"config", "check|show|explain ...", "check or show a configuration, explain a key", config},
+      {"docs", "configuration|metrics", "print the reference of all keys, or of all metrics", docs},
+      {"help", "[COMMAND]", "this text, or a command's", help},
+      {"guard", "", "started by mpirun", [](const Arguments&) { return process::guard_rank(); }, true},
+  };
+  return commands;
+}
+
+int dispatch(const Arguments& arguments) {
+  if (arguments.empty()) return help({"help"});
+  const std::string& name = arguments[0];
+  if (name == "--version" || name == "version") return version();
+  if (name == "--help" || name == "-h") return help({"help"});
+  std::vector<std::string> names;
+  for (const auto& command : all_commands()) {
+    if (name == command.name) return command.call(arguments);
+    if (!command.hidden) names.emplace_back(command.name);
+  }
+  const auto close = nearest(name, names);
+  fail(ErrorCode::invalid_config, "there is no command '{}'{}", name,
+       close.empty() ? "; `trireme help` lists them" : fmt::format("; did you mean `trireme {}`?", close));
+}
+
+int help(const Arguments& arguments) {
+  if (arguments.size() > 1) return dispatch({arguments[1], "--help"});
+  std::string text =
+      "trireme: reinforcement learning for language models, one process per GPU or share of the cores\n"
+      "\n"
+      "  trireme run configs/quickstart.toml            train, on this machine\n"
+      "  trireme run CONFIG -n 2 trainer.grpo_steps=20  on two ranks, with a key changed\n"
+      "\n"
+      "commands:\n";
+  for (const auto& command : all_commands())
+    if (!command.hidden)
+      text += fmt::format("  {:<32}{}\n", fmt::format("{} {}", command.name, command.arguments), command.summary);
+  text +=
+      "  --version                       versions of this program and of its libraries\n"
+      "\n"
+      "`trireme help COMMAND` shows a command's options. Exit statuses: 0 done, 1 a rank failed, 2 wrong\n"
+      "input (nothing was started), 3 a rank was killed, 4 a rank was lost or stalled, 75 stopped after a\n"
+      "checkpoint, 130 Ctrl-C.\n";
+  fmt::print("{}", text);
+  return 0;
+}
+
+}  // namespace trireme::commands
