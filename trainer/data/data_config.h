@@ -18,14 +18,14 @@ struct ArithmeticConfig {
 struct DataConfig {
   std::string task = "files";  // files | arithmetic
   std::vector<std::string> train_files;
-  std::vector<std::string> val_files;  // empty: val_fraction of the training problems
-  std::string format = "auto";     // auto | jsonl   (by the file's ending)
-  std::string prompt_key = "prompt";   // a string, or a list of {role, content}
-  std::string answer_key = "answer";   // the ground truth handed to the reward
+  std::vector<std::string> val_files;        // empty: val_fraction of the training problems
+  std::string format = "auto";               // auto | jsonl   (by the file's ending)
+  std::string prompt_key = "prompt";         // a string, or a list of {role, content}
+  std::string answer_key = "answer";         // the ground truth handed to the reward
   std::string prompt_template = "{prompt}";  // text around the prompt; {prompt} is replaced
-  int64_t train_batch_size = 1024;     // prompts per step
-  int64_t max_prompt_length = 512;     // tokens
-  int64_t max_response_length = 512;   // tokens
+  int64_t train_batch_size = 1024;           // prompts per step
+  int64_t max_prompt_length = 512;           // tokens
+  int64_t max_response_length = 512;         // tokens
   int64_t train_max_samples = -1;
   int64_t val_max_samples = -1;
   double val_fraction = 0.05;

@@ -1,0 +1,55 @@
+// Text to token ids and back: byte-level BPE, as Hugging Face's tokenizer.json describes it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::data {
+
+struct TokenizerParts;  // tokenizer.cpp
+
+/// Immutable; every call may be made from any thread.
+class Tokenizer {
+ public:
+  /// Reads tokenizer.json, and what else there is of tokenizer_config.json, generation_config.json and
+  /// config.json (for the special tokens' roles). Throws invalid_config if a file is missing, malformed
+  /// or asks for something that is not supported, named in the message.
+  static std::shared_ptr<const Tokenizer> from_folder(const std::string& folder);
+
+  /// No vocabulary needed: id = byte for 0..255, then <|endoftext|> 256 (end, padding), <|im_start|> 257,
+  /// <|im_end|> 258.
+  static std::shared_ptr<const Tokenizer> bytes();
+
+  ~Tokenizer();
+
+  /// Every text has ids; none are added around it (beginning-of-text tokens are a chat template's affair).
+  /// parse_special = false: text that reads like a special token, "<|im_end|>", stays text.
+  std::vector<int32_t> encode(std::string_view text, bool parse_special = true) const;
+
+  /// Always UTF-8: bytes of a cut or malformed character become U+FFFD. skip_special leaves out the
+  /// special tokens. Throws invalid_config for an id below 0 or not below vocab_size(); an unused id in
+  /// between is skipped.
+  std::string decode(std::span<const int32_t> ids, bool skip_special = true) const;
+
+  /// The largest id + 1. A model's embedding may have more rows.
+  int32_t vocab_size() const;
+  int32_t eos_id() const;
+  /// The ids that end a response; eos_id() is the first.
+  const std::vector<int32_t>& stop_ids() const;
+  /// For a place that is never read; eos_id() where the files name none.
+  int32_t pad_id() const;
+
+  /// Writes what Hugging Face's AutoTokenizer loads; for a tokenizer from a folder, copies of its files.
+  /// The folder must exist. Throws io.
+  void save(const std::string& folder) const;
+
+ private:
+  explicit Tokenizer(std::unique_ptr<const TokenizerParts> parts);
+  std::unique_ptr<const TokenizerParts> parts_;
+};
+
+}  // namespace trireme::data
