@@ -38,7 +38,7 @@ void add_critic(std::vector<MetricInfo>& table) {
   add_spread(table, "critic/returns", "reward", "return of a response token");
   table.insert(
       table.end(),
-      {{"critic/correct", "fraction", "Responses whose answer is right"},
+      {{"critic/acc/mean", "fraction", "Responses whose answer is right"},
        {"critic/format", "fraction", "Responses that hold an answer in the form that the reward looks for"},
        {"critic/groups_without_signal", "fraction",
         "Prompts whose responses all got the same reward, so that no gradient comes from them"}});
@@ -64,7 +64,8 @@ void add_actor(std::vector<MetricInfo>& table) {
                 {"actor/grad_norm", "1",
                  "Norm of the gradient over all parameters, before clipping; mean over the updates"},
                 {"actor/lr", "1", "Learning rate of the last update"},
-                {"actor/updates", "updates", "Optimizer updates in this step"},
+                {"actor/skipped_updates", "updates", "Updates left out because their gradient was not finite"},
+       {"actor/updates", "updates", "Optimizer updates in this step"},
                 {"actor/micro_batches", "forwards",
                  "Forward and backward passes that the updates took, on the rank with most"}});
 }
