@@ -22,8 +22,7 @@ std::string last_part(const std::string& name) {
 
 // verl's names stand in one string, comma-separated.
 bool is_verl_name(const Key& key, const std::string& name) {
-  return ("," + key.verl + ",").find("," + name + ",") != std::string::npos ||
-         (", " + key.verl + ",").find(", " + name + ",") != std::string::npos;
+  return (", " + key.verl + ", ").find(", " + name + ", ") != std::string::npos;
 }
 
 Names keys_with_leaf(const std::string& leaf) {
@@ -49,6 +48,9 @@ Names candidates_for(const std::string& unknown) {
   for (const Key& key : keys())
     if (is_verl_name(key, unknown)) return {key.name};
   if (const Names same = keys_with_leaf(last_part(unknown)); !same.empty()) return best_placed(unknown, same);
+  // A name that was broken off, after three letters or more.
+  for (const Key& key : keys())
+    if (unknown.size() >= key.table().size() + 4 && key.name.rfind(unknown, 0) == 0) return {key.name};
   Names names, leaves;
   for (const Key& key : keys()) {
     names.push_back(key.name);

@@ -57,7 +57,7 @@ void add_run(Keys& k) {
                "Processes to start; 0 starts one per GPU, or one where there is no GPU. More ranks make a "
                "step faster, "
                "the results are those of the same batch.",
-               "trainer.n_gpus_per_node x trainer.nnodes"});
+               "trainer.n_gpus_per_node, trainer.nnodes"});
   k.push_back(
       {"run.threads_per_rank", AT(run.threads_per_rank), between(0, 4096), "threads",
        "Threads that compute in one rank; 0 shares this machine's cores out evenly. Lower it where other "
@@ -107,7 +107,7 @@ void add_model(Keys& k) {
       {"model.random_weights", AT(model.random_weights), any(), "",
        "Takes shape and tokenizer from model.path but draws the weights from run.seed: for benchmarks and "
        "tests at real sizes without the real weights.",
-       "rollout.load_format = dummy"});
+       "rollout.load_format"});
   k.push_back({"model.init.hidden_size", AT(model.init.hidden_size), between(8, 65536), "",
                "Width of the new model; must divide by num_attention_heads into heads of an even size.", ""});
   k.push_back({"model.init.intermediate_size", AT(model.init.intermediate_size), between(8, 262144), "",
@@ -183,9 +183,9 @@ void add_data(Keys& k) {
   k.push_back(
       {"data.filter_overlong_prompts", AT(data.filter_overlong_prompts), any(), "",
        "Drops prompts above data.max_prompt_length; false makes them an error that names their lines.", ""});
-  k.push_back({"data.arithmetic.min_operand", AT(data.arithmetic.min_operand), between(0, 1000000), "",
+  k.push_back({"data.arithmetic.min_operand", AT(data.arithmetic.min_operand), between(0, 999), "",
                "Smallest number in a problem.", ""});
-  k.push_back({"data.arithmetic.max_operand", AT(data.arithmetic.max_operand), between(0, 1000000), "",
+  k.push_back({"data.arithmetic.max_operand", AT(data.arithmetic.max_operand), between(0, 999), "",
                "Largest number in a problem; larger numbers take longer to learn.", ""});
   k.push_back({"data.arithmetic.held_out_fraction", AT(data.arithmetic.held_out_fraction),
                Rule{.min = 0, .max = 1, .above_min = true, .below_max = true}, "of the pairs",
@@ -334,7 +334,7 @@ void add_reward(Keys& k) {
       {"reward.name", AT(reward.name), one_of({"gsm8k", "exact_match", "arithmetic"}), "",
        "The rule that judges a response: gsm8k compares the number after ####, exact_match the whole text, "
        "arithmetic the number after the equals sign.",
-       "data_source / custom_reward_function"});
+       "reward.custom_reward_function"});
   k.push_back({"reward.correct", AT(reward.correct), any(), "", "Reward of a correct answer.", ""});
   k.push_back(
       {"reward.format_only", AT(reward.format_only), any(), "",
@@ -356,7 +356,7 @@ void add_sft(Keys& k) {
        "\"sft\" only).",
        ""});
   k.push_back({"sft.train_batch_size", AT(sft.train_batch_size), between(1, 1 << 24), "examples",
-               "Examples per step, one update each.", "data.train_batch_size (SFT)"});
+               "Examples per step, one update each.", "data.train_batch_size"});
   k.push_back(
       {"sft.bare_fraction", AT(sft.bare_fraction), between(0, 1), "of the steps",
        "Share of the steps that train on bare expressions (17+25=42) instead of word problems; data.task = "

@@ -23,11 +23,17 @@ std::string described(const toml::node& node) {
   if (const auto* value = node.as_string()) return quoted(value->get()) + " (a string)";
   if (const auto* value = node.as_integer()) return fmt::format("{} (an integer)", value->get());
   if (const auto* value = node.as_floating_point())
-    return fmt::format("{} (a number with a fraction)", value->get());
+    return fmt::format("{:#} (a number with a fraction)", value->get());
   if (const auto* value = node.as_boolean()) return value->get() ? "true" : "false";
   if (node.is_array()) return "a list";
   if (node.is_table()) return "a table";
   return "a date or time";
+}
+
+// A mistake takes one line, whatever was written.
+std::string in_one_line(std::string text) {
+  for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 2) text.replace(at, 1, "\\n");
+  return text;
 }
 
 // Stores the node's value if it is of the field's type; an integer will do for a number, a string for a list
@@ -107,7 +113,7 @@ class Reader {
   }
 
   void read_override(const std::string& argument) {
-    const std::string where = "command line: " + argument;
+    const std::string where = "command line: " + in_one_line(argument);
     const size_t equals = argument.find('=');
     if (equals == std::string::npos || equals == 0) {
       written_.mistakes.add(where, "expected key=value, for example rollout.n=8");
@@ -125,8 +131,8 @@ class Reader {
     const std::optional<toml::table> parsed = parse_value(value, *key);
     if (!parsed) {
       written_.in_doubt.insert(name);
-      written_.mistakes.add(
-          where, fmt::format("{} must be {}, found '{}'", name, with_article(type_name(*key)), value));
+      written_.mistakes.add(where, fmt::format("{} must be {}, found '{}'", name,
+                                               with_article(type_name(*key)), in_one_line(value)));
       return;
     }
     set(*parsed->get("v"), *key, where);

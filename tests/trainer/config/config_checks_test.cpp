@@ -1,0 +1,230 @@
+#include "trainer/config/checks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/trainer/config/written_file.h"
+#include "trainer/config/rank_list.h"
+
+namespace trireme::config {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+// The one mistake that these overrides make in a good configuration.
+std::string only_mistake(const std::vector<std::string>& overrides) {
+  const Lines lines = mistakes_of(kGood, overrides);
+  return lines.size() == 1 ? lines[0] : testing::PrintToString(lines);
+}
+
+TEST(Checks, PassAGoodConfiguration) {
+  EXPECT_THAT(mistakes_of(kGood), IsEmpty());
+}
+
+TEST(Checks, WantAGroupForGrpo) {
+  EXPECT_THAT(only_mistake({"rollout.n=1"}), HasSubstr("rollout.n must be at least 2"));
+  EXPECT_THAT(mistakes_of(kGood, {"rollout.n=1", "algorithm.name=sft"}), IsEmpty());
+}
+
+TEST(Checks, WantMiniBatchesThatDivideTheBatch) {
+  EXPECT_EQ(only_mistake({"actor.ppo_mini_batch_size=12"}),
+            "command line: actor.ppo_mini_batch_size=12: actor.ppo_mini_batch_size = 12 must divide "
+            "data.train_batch_size = 32; 0 takes the whole batch");
+  EXPECT_THAT(only_mistake({"actor.ppo_mini_batch_size=64"}), HasSubstr("must divide"));
+  EXPECT_THAT(mistakes_of(kGood, {"actor.ppo_mini_batch_size=8"}), IsEmpty());
+  // Told where it was written: the batch size is the one that was set.
+  EXPECT_THAT(mistakes_of(std::string(kGood) + "[actor]\nppo_mini_batch_size = 5\n"),
+              ElementsAre(HasSubstr("FILE:12: actor.ppo_mini_batch_size")));
+}
+
+TEST(Checks, WantShapesThatWork) {
+  EXPECT_THAT(only_mistake({"model.init.num_attention_heads=3", "model.init.num_key_value_heads=3"}),
+              HasSubstr("num_attention_heads = 3 must divide model.init.hidden_size = 128"));
+  EXPECT_THAT(only_mistake({"model.init.num_key_value_heads=3"}),
+              HasSubstr("must divide model.init.num_attention_heads"));
+  EXPECT_THAT(only_mistake({"model.init.num_attention_heads=128"}), HasSubstr("= 1 are of odd size"));
+  EXPECT_THAT(only_mistake({"model.init.max_position_embeddings=79"}), HasSubstr("= 80 is more than"));
+  EXPECT_THAT(mistakes_of(kGood, {"model.init.max_position_embeddings=80"}), IsEmpty());
+  EXPECT_THAT(only_mistake({"model.random_weights=true"}), HasSubstr("model.path"));
+  // [model.init] is not looked at where there is a checkpoint.
+  EXPECT_THAT(mistakes_of(kGood, {"model.path=m", "model.init.num_attention_heads=3"}), IsEmpty());
+}
+
+TEST(Checks, WantDataThatFitsTheTask) {
+  EXPECT_THAT(only_mistake({"data.task=files"}), HasSubstr("data.train_files names no file"));
+  EXPECT_THAT(only_mistake({"data.train_files=a"}), HasSubstr("not read where data.task = \"arithmetic\""));
+  EXPECT_THAT(only_mistake({"data.val_files=a"}), HasSubstr("not read where data.task = \"arithmetic\""));
+  EXPECT_THAT(only_mistake({"reward.name=gsm8k"}), HasSubstr("set reward.name = \"arithmetic\""));
+  EXPECT_THAT(only_mistake({"data.prompt_template=Q:"}), HasSubstr("must contain {prompt}"));
+  EXPECT_THAT(only_mistake({"data.answer_key="}), HasSubstr("data.answer_key is empty"));
+  EXPECT_THAT(only_mistake({"data.arithmetic.min_operand=99"}), HasSubstr("must be below"));
+}
+
+TEST(Checks, WantRoomForOneSequence) {
+  EXPECT_THAT(only_mistake({"actor.ppo_max_token_len_per_rank=79"}), HasSubstr("cannot hold one sequence"));
+  EXPECT_THAT(only_mistake({"rollout.kv_cache_tokens=79"}), HasSubstr("cannot hold one sequence"));
+  EXPECT_THAT(mistakes_of(kGood, {"actor.ppo_max_token_len_per_rank=80", "rollout.kv_cache_tokens=80"}),
+              IsEmpty());
+}
+
+TEST(Checks, WantAWarmStartThatEndsAndComesBeforeSomething) {
+  EXPECT_THAT(only_mistake({"sft.warm_start=true"}), HasSubstr("sft.warm_start needs sft.max_steps"));
+  EXPECT_THAT(only_mistake({"sft.warm_start=true", "sft.max_steps=9", "algorithm.name=sft"}),
+              HasSubstr("leave it out"));
+  EXPECT_THAT(only_mistake({"data.task=files", "data.train_files=a", "sft.bare_fraction=0.5"}),
+              HasSubstr("needs data.task = \"arithmetic\""));
+  EXPECT_THAT(mistakes_of(kGood, {"sft.warm_start=true", "sft.max_steps=9", "sft.bare_fraction=0.5"}),
+              IsEmpty());
+}
+
+TEST(Checks, WantAWarmUpShorterThanTheRun) {
+  EXPECT_THAT(only_mistake({"trainer.total_training_steps=5", "actor.optim.lr_warmup_steps=6"}),
+              HasSubstr("longer than the run's 5 updates"));
+  EXPECT_THAT(mistakes_of(kGood, {"trainer.total_training_steps=5", "actor.optim.lr_warmup_steps=20",
+                                  "actor.ppo_mini_batch_size=8"}),
+              IsEmpty());
+  EXPECT_THAT(only_mistake({"sft.warm_start=true", "sft.max_steps=5", "sft.optim.lr_warmup_steps=6"}),
+              HasSubstr("sft.optim.lr_warmup_steps = 6"));
+}
+
+TEST(Checks, WantPlacementsThatCanBeRead) {
+  EXPECT_EQ(only_mistake({"placement.rollout=0-3,x"}),
+            "command line: placement.rollout=0-3,x: placement.rollout = \"0-3,x\" is no list of ranks at "
+            "'x': write ranks "
+            "from 0, as in \"0-3,6\"");
+}
+
+TEST(RankList, ReadsRangesAndSingleRanks) {
+  EXPECT_THAT(read_ranks("0-3,6").ranks, ElementsAre(0, 1, 2, 3, 6));
+  EXPECT_THAT(read_ranks(" 7 , 2 - 3 ").ranks, ElementsAre(7, 2, 3));
+  EXPECT_THAT(read_ranks("").ranks, IsEmpty());
+  EXPECT_EQ(read_ranks("").wrong, "");
+  for (const char* bad :
+       {"x", "1,", ",1", "-1", "3-1", "1-", "1 2", "0-99999999999", "1-2-3", "0,0", "0-2,1"})
+    EXPECT_NE(read_ranks(bad).wrong, "") << bad;
+}
+
+// ---- paths
+
+class PathChecks : public testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& text = "{}") {
+    const auto path = std::filesystem::path(folder_.folder()) / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+  std::string in(const std::string& name) const { return folder_.folder() + "/" + name; }
+  Lines mistakes(const std::vector<std::string>& overrides) const {
+    return mistakes_of(kGood, overrides, Paths::check);
+  }
+  std::string only(const std::vector<std::string>& overrides) const {
+    const Lines lines = mistakes(overrides);
+    return lines.size() == 1 ? lines[0] : testing::PrintToString(lines);
+  }
+
+  const WrittenFile folder_{""};
+};
+
+TEST_F(PathChecks, NameEachFileThatIsMissing) {
+  write("train.jsonl");
+  const std::string files = "data.train_files=[\"" + in("train.jsonl") + "\", \"" + in("trian.jsonl") + "\"]";
+  const Lines lines = mistakes({"data.task=files", files, "data.val_files=nowhere/val.jsonl"});
+  ASSERT_THAT(lines, SizeIs(2));
+  EXPECT_THAT(lines[0], HasSubstr("there is no file " + in("trian.jsonl") + "; did you mean " +
+                                  in("train.jsonl") + "?"));
+  EXPECT_THAT(lines[1], HasSubstr("there is no file nowhere/val.jsonl (looked for in " +
+                                  std::filesystem::current_path().string() + ")"));
+  EXPECT_THAT(only({"data.task=files", "data.train_files=" + folder_.folder()}), HasSubstr("is a folder"));
+}
+
+TEST_F(PathChecks, TellWhatACheckpointLacks) {
+  write("model/other.txt");
+  const std::string path = "model.path=" + in("model");
+  Lines lines = mistakes({path});
+  ASSERT_THAT(lines, SizeIs(3));
+  EXPECT_THAT(lines[0], HasSubstr("holds no config.json"));
+  EXPECT_THAT(lines[1], HasSubstr("holds no tokenizer.json"));
+  EXPECT_THAT(lines[2], HasSubstr("holds no *.safetensors"));
+  write("model/config.json");
+  write("tokenizer/tokenizer.json");
+  EXPECT_THAT(mistakes({path, "model.random_weights=true", "model.tokenizer_path=" + in("tokenizer")}),
+              IsEmpty());
+  EXPECT_THAT(only({path, "model.random_weights=true", "model.tokenizer_path=" + in("model")}),
+              HasSubstr("model.tokenizer_path: " + in("model") + " holds no tokenizer.json"));
+  write("model/tokenizer.json");
+  write("model/model-00001-of-00002.safetensors");
+  EXPECT_THAT(mistakes({path}), IsEmpty());
+  EXPECT_THAT(only({path + "/config.json"}), HasSubstr("is a file: name the folder it lies in"));
+}
+
+TEST_F(PathChecks, KnowANameOnTheHub) {
+  EXPECT_THAT(only({"model.path=Qwen/Qwen2.5-0.5B"}),
+              HasSubstr("`hf download Qwen/Qwen2.5-0.5B --local-dir models/Qwen2.5-0.5B`"));
+}
+
+TEST_F(PathChecks, LookAtTheRunsFolders) {
+  write("file");
+  EXPECT_THAT(only({"run.output_dir=" + in("file")}), HasSubstr("is a file, not a folder"));
+  EXPECT_THAT(mistakes({"run.output_dir=" + in("new")}), IsEmpty());
+  EXPECT_THAT(only({"trainer.resume=atuo"}), HasSubstr("\"auto\", \"never\" or a checkpoint's folder"));
+  EXPECT_THAT(mistakes({"trainer.resume=" + folder_.folder()}), IsEmpty());
+}
+
+// ---- number of ranks
+
+Lines rank_mistakes(const RunConfig& config, int num_ranks) {
+  try {
+    check_ranks(config, num_ranks);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_config);
+    return mistakes_in(error, "");
+  }
+  return {};
+}
+
+RunConfig good_config() {
+  const WrittenFile file(kGood);
+  return load(file.path());
+}
+
+TEST(CheckRanks, PassesBatchesThatDoNotDivide) {
+  RunConfig config = good_config();
+  for (int ranks = 1; ranks <= 32; ++ranks) EXPECT_THAT(rank_mistakes(config, ranks), IsEmpty());
+}
+
+TEST(CheckRanks, WantsAPromptForEachRankThatTrains) {
+  RunConfig config = good_config();
+  EXPECT_EQ(
+      rank_mistakes(config, 33),
+      Lines{
+          "data.train_batch_size: 32 prompts are fewer than the 33 ranks that train (placement.actor): each "
+          "needs at least one (they need not divide evenly); raise it to 33 or start fewer ranks"});
+  config.actor.ppo_mini_batch_size = 2;
+  EXPECT_THAT(rank_mistakes(config, 3), ElementsAre(HasSubstr("actor.ppo_mini_batch_size: 2 prompts")));
+  config.placement.actor = "0-1";
+  EXPECT_THAT(rank_mistakes(config, 3), IsEmpty());
+  config.sft.warm_start = true;
+  config.sft.train_batch_size = 1;
+  EXPECT_THAT(rank_mistakes(config, 3), ElementsAre(HasSubstr("sft.train_batch_size: 1 examples")));
+}
+
+TEST(CheckRanks, NamesPlacementsOnRanksThatDoNotExist) {
+  RunConfig config = good_config();
+  config.placement.actor = "0-1";
+  config.placement.rollout = "2-5";
+  EXPECT_THAT(rank_mistakes(config, 6), IsEmpty());
+  EXPECT_EQ(
+      rank_mistakes(config, 4),
+      Lines{"placement.rollout: \"2-5\" names rank 4, but the run has 4 ranks (0 to 3): start at least 6"});
+  EXPECT_THAT(rank_mistakes(config, 7), ElementsAre(HasSubstr("rank 6 has no role")));
+  config.placement.reference = "6";  // that nothing needs
+  EXPECT_THAT(rank_mistakes(config, 7), ElementsAre(HasSubstr("rank 6 has no role")));
+  config.actor.loss.use_kl_loss = true;
+  EXPECT_THAT(rank_mistakes(config, 7), IsEmpty());
+}
+
+}  // namespace
+}  // namespace trireme::config
