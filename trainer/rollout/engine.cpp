@@ -13,7 +13,9 @@ namespace {
 // Logits that exist at one time: 64 MiB of fp32.
 constexpr int64_t kMaxLogits = 16 << 20;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
 void check_config(const RolloutConfig& config, int64_t max_model_len) {
   Mistakes mistakes;
@@ -38,8 +40,10 @@ int64_t pages_of(const RolloutConfig& config, int64_t max_model_len) {
   const int64_t pages = config.kv_cache_tokens > 0 ? ceil_div(config.kv_cache_tokens, config.page_size)
                                                    : config.max_num_seqs * per_sequence;
   if (pages > INT32_MAX / config.page_size) {
-    fail(ErrorCode::invalid_config, "the KV cache would hold {} pages of {} tokens, more than 2^31 tokens: "
-         "lower rollout.max_num_seqs or set rollout.kv_cache_tokens", pages, config.page_size);
+    fail(ErrorCode::invalid_config,
+         "the KV cache would hold {} pages of {} tokens, more than 2^31 tokens: "
+         "lower rollout.max_num_seqs or set rollout.kv_cache_tokens",
+         pages, config.page_size);
   }
   return pages;
 }
@@ -111,8 +115,10 @@ void Engine::sample_row(const float* logits_V, const SampledRow& row, const Sche
   const Request& request = scheduler.request_of(row.sequence);
   const int64_t position = scheduler.num_sampled(row.sequence);
   if (!sampler_.load(logits_V, request.sampling, request.greedy)) {
-    fail(ErrorCode::internal, "the decoder's logits are not numbers (request {}, response token {}): the weights "
-         "have diverged or their checkpoint is damaged", request.id, position);
+    fail(ErrorCode::internal,
+         "the decoder's logits are not numbers (request {}, response token {}): the weights "
+         "have diverged or their checkpoint is damaged",
+         request.id, position);
   }
   const PhiloxKey key = sampling_key(request.seed, request.step);
   for (int32_t i = 0; i < row.num_draws; ++i) {
@@ -131,19 +137,22 @@ void Engine::check(const std::vector<Request>& requests) const {
   Mistakes mistakes;
   const int64_t vocab_size = decoder_.shape().vocab_size;
   for (const Request& r : requests) {
-    const auto add = [&](std::string what) { mistakes.add(fmt::format("request {}", r.id), std::move(what)); };
+    const auto add = [&](std::string what) {
+      mistakes.add(fmt::format("request {}", r.id), std::move(what));
+    };
     const auto prompt_length = static_cast<int64_t>(r.prompt.size());
     if (r.prompt.empty()) add("has an empty prompt");
     if (r.n < 1) add(fmt::format("asks for n = {} samples, must be at least 1", r.n));
-    if (r.max_new_tokens < 1) add(fmt::format("has max_new_tokens = {}, must be at least 1", r.max_new_tokens));
+    if (r.max_new_tokens < 1)
+      add(fmt::format("has max_new_tokens = {}, must be at least 1", r.max_new_tokens));
     if (!(r.sampling.temperature >= 0)) {
       add(fmt::format("has temperature {}, must be 0 (greedy) or more", r.sampling.temperature));
     }
     if (!(r.sampling.top_p > 0 && r.sampling.top_p <= 1)) {
       add(fmt::format("has top_p {}, must be above 0 and at most 1", r.sampling.top_p));
     }
-    const auto outside = std::find_if(r.prompt.begin(), r.prompt.end(),
-                                      [&](int32_t t) { return t < 0 || t >= vocab_size; });
+    const auto outside =
+        std::find_if(r.prompt.begin(), r.prompt.end(), [&](int32_t t) { return t < 0 || t >= vocab_size; });
     if (outside != r.prompt.end()) {
       add(fmt::format("has token {}, outside the vocabulary of {}", *outside, vocab_size));
     }
@@ -154,8 +163,10 @@ void Engine::check(const std::vector<Request>& requests) const {
     // The last token's key and value are never needed.
     const int64_t cached = prompt_length + r.max_new_tokens - 1;
     if (ceil_div(cached, config_.page_size) > num_pages_) {
-      add(fmt::format("may need {} tokens in the KV cache, but it holds {}: raise rollout.kv_cache_tokens to at "
-                      "least {}", cached, num_pages_ * config_.page_size, cached));
+      add(fmt::format(
+          "may need {} tokens in the KV cache, but it holds {}: raise rollout.kv_cache_tokens to at "
+          "least {}",
+          cached, num_pages_ * config_.page_size, cached));
     }
   }
   mistakes.throw_if_any("the rollout engine cannot serve these requests");

@@ -24,10 +24,10 @@ struct EngineStats {
   int64_t prompt_tokens = 0;         // of requests, each prompt once
   int64_t shared_prompt_tokens = 0;  // that further samples read without computing them
   int64_t generated_tokens = 0;
-  int64_t recomputed_tokens = 0;     // rows computed again after a preemption
-  int64_t steps = 0;                 // forwards
+  int64_t recomputed_tokens = 0;  // rows computed again after a preemption
+  int64_t steps = 0;              // forwards
   int64_t preemptions = 0;
-  int64_t peak_pages = 0;            // the most in use at one time
+  int64_t peak_pages = 0;  // the most in use at one time
   int64_t total_pages = 0;
 };
 
@@ -59,8 +59,8 @@ class Engine {
   std::vector<bool> stop_tokens_;  // one flag a token of the vocabulary
   models::KvSlots kv_;
   Sampler sampler_;
-  std::vector<int32_t> logit_rows_;     // scratch
-  std::vector<SampledToken> drawn_;     // this step's tokens
+  std::vector<int32_t> logit_rows_;  // scratch
+  std::vector<SampledToken> drawn_;  // this step's tokens
   EngineStats stats_;
 };
 

@@ -31,8 +31,8 @@ class PagePool {
 
  private:
   std::vector<int32_t> references_;
-  std::vector<uint64_t> free_;   // one bit a page
-  size_t lowest_ = 0;            // no word before this one has a free page
+  std::vector<uint64_t> free_;  // one bit a page
+  size_t lowest_ = 0;           // no word before this one has a free page
   int64_t num_free_ = 0;
   int64_t peak_used_ = 0;
 };

@@ -15,18 +15,18 @@ struct Request {
   std::vector<int32_t> prompt;  // at least one token
   int64_t n = 1;                // samples
   SamplingConfig sampling;
-  bool greedy = false;          // the most likely token each time; all n samples are the same
+  bool greedy = false;  // the most likely token each time; all n samples are the same
   int64_t max_new_tokens = 1;
-  uint64_t seed = 0;            // random numbers are keyed by (seed, step, id, sample, position)
+  uint64_t seed = 0;  // random numbers are keyed by (seed, step, id, sample, position)
   int64_t step = 0;
 };
 
 /// One sample. The three vectors have equal length.
 struct Response {
-  std::vector<int32_t> tokens;    // ends with the stop token if it stopped
-  std::vector<float> log_probs;   // of softmax(logits / temperature), before top-k and top-p
-  std::vector<float> entropies;   // nats
-  bool stopped = false;           // false: max_new_tokens were made
+  std::vector<int32_t> tokens;   // ends with the stop token if it stopped
+  std::vector<float> log_probs;  // of softmax(logits / temperature), before top-k and top-p
+  std::vector<float> entropies;  // nats
+  bool stopped = false;          // false: max_new_tokens were made
 };
 
 struct Completion {

@@ -14,8 +14,8 @@ struct SamplingConfig {
 };
 
 struct RolloutConfig {
-  int64_t n = 1;  // samples per prompt
-  SamplingConfig sampling;  // written as rollout.temperature, rollout.top_k, rollout.top_p
+  int64_t n = 1;                          // samples per prompt
+  SamplingConfig sampling;                // written as rollout.temperature, rollout.top_k, rollout.top_p
   int64_t max_num_seqs = 256;             // sequences decoded together on one rank
   int64_t max_num_batched_tokens = 8192;  // rows of one forward
   int64_t page_size = 16;                 // tokens per page of the KV cache

@@ -140,9 +140,11 @@ float Sampler::kth_largest(int64_t k) {
     std::nth_element(largest_.begin(), largest_.begin() + (k - 1), largest_.end(), std::greater<>());
     return largest_[k - 1];
   };
-  const float bound = k <= static_cast<int64_t>(largest_.size()) ? nth() : -std::numeric_limits<float>::infinity();
+  const float bound =
+      k <= static_cast<int64_t>(largest_.size()) ? nth() : -std::numeric_limits<float>::infinity();
   largest_.clear();
-  std::copy_if(logits_, logits_ + vocab_size_, std::back_inserter(largest_), [&](float x) { return x >= bound; });
+  std::copy_if(logits_, logits_ + vocab_size_, std::back_inserter(largest_),
+               [&](float x) { return x >= bound; });
   return nth();
 }
 

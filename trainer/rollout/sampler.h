@@ -49,14 +49,14 @@ class Sampler {
   bool greedy_ = false;
   bool filtered_ = false;  // candidates_ is what top-k and top-p left
   float max_logit_ = 0, inverse_temperature_ = 1;
-  double total_ = 0;                  // of weights_
+  double total_ = 0;  // of weights_
   double log_total_ = 0;
   float entropy_ = 0;
   std::vector<float> weights_;        // [V, padded] exp((logit - max) / temperature)
   std::vector<double> chunk_totals_;  // of weights_, chunk by chunk
   std::vector<Candidate> candidates_;
   double candidates_total_ = 0;
-  std::vector<float> largest_;        // scratch of top-k
+  std::vector<float> largest_;  // scratch of top-k
 };
 
 }  // namespace trireme::rollout

@@ -7,7 +7,9 @@
 namespace trireme::rollout {
 namespace {
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
 void insert_sorted(std::vector<int32_t>& sequences, int32_t sequence) {
   sequences.insert(std::lower_bound(sequences.begin(), sequences.end(), sequence), sequence);
@@ -184,7 +186,9 @@ int32_t Scheduler::take_slot(Sequence& s) {
 
 // ---- pages
 
-int64_t Scheduler::room_for(const Sequence& s) const { return s.room + pool_.num_free() * page_size_; }
+int64_t Scheduler::room_for(const Sequence& s) const {
+  return s.room + pool_.num_free() * page_size_;
+}
 
 /// One free page for `sequence`, from the youngest if need be. False if that was `sequence` itself.
 bool Scheduler::make_room(int32_t sequence) {

@@ -74,19 +74,19 @@ class Scheduler {
  private:
   struct Sequence {
     int32_t request = 0, sample = 0;
-    int32_t computed = 0;                  // positions whose keys and values lie in the cache
-    int32_t next_slot = 0, room = 0;       // where the next position goes, and how many fit there
-    int32_t seen = 0;                      // the most that computed has ever been
-    std::vector<int32_t> pages;            // one reference each
-    std::vector<models::SlotSpan> spans;   // of positions 0 .. computed - 1
+    int32_t computed = 0;                 // positions whose keys and values lie in the cache
+    int32_t next_slot = 0, room = 0;      // where the next position goes, and how many fit there
+    int32_t seen = 0;                     // the most that computed has ever been
+    std::vector<int32_t> pages;           // one reference each
+    std::vector<models::SlotSpan> spans;  // of positions 0 .. computed - 1
     bool is_finished = false;
   };
   struct Progress {  // of a request
     int32_t first_sequence = 0;
     int32_t num_unfinished = 0, num_running = 0;
-    int32_t reserved = 0;                       // sequences that may run once the prompt is computed
-    bool has_started = false;                   // its first tokens are drawn
-    std::vector<int32_t> prompt_pages;          // kept for samples to come: one reference each
+    int32_t reserved = 0;               // sequences that may run once the prompt is computed
+    bool has_started = false;           // its first tokens are drawn
+    std::vector<int32_t> prompt_pages;  // kept for samples to come: one reference each
     std::vector<models::SlotSpan> prompt_spans;
   };
 
@@ -127,7 +127,8 @@ class Scheduler {
   PagePool pool_;
   std::vector<Sequence> sequences_;
   std::vector<Progress> progress_;
-  std::vector<int32_t> running_, waiting_;  // sequences, ascending; requests that never ran are behind next_request_
+  std::vector<int32_t> running_,
+      waiting_;  // sequences, ascending; requests that never ran are behind next_request_
   std::vector<int32_t> finished_requests_;  // in this step
   size_t next_request_ = 0;                 // the first that has never been admitted
   int64_t num_unfinished_ = 0;              // sequences
@@ -135,7 +136,7 @@ class Scheduler {
   int64_t rows_left_ = 0;                   // of this step's budget
   bool short_of_pages_ = false;             // in this step
   StepPlan plan_;
-  size_t num_segments_ = 0;                 // of the plan under way; segments keep their memory
+  size_t num_segments_ = 0;  // of the plan under way; segments keep their memory
   SchedulerStats stats_;
 };
 

@@ -59,7 +59,8 @@ TEST(Sampler, LogProbAndEntropyAreThoseOfTheWholeDistribution) {
 
       Sampler sampler(vocab_size);
       // Top-k and top-p choose among fewer, but the log-probability stays that of all.
-      for (const SamplingConfig& s : {SamplingConfig{temperature, -1, 1.0}, SamplingConfig{temperature, 3, 0.9}}) {
+      for (const SamplingConfig& s :
+           {SamplingConfig{temperature, -1, 1.0}, SamplingConfig{temperature, 3, 0.9}}) {
         ASSERT_TRUE(sampler.load(logits.data(), s, false));
         for (const double u : {0.0, 0.25, 0.5, 0.999}) {
           const SampledToken drawn = sampler.draw(u);
@@ -133,7 +134,8 @@ TEST(Sampler, KeepsExactlyTheTokensThatTopKAndTopPKeep) {
       previous = token;
       seen[token] += 1.0 / kSteps;
     }
-    for (int64_t i = 0; i < vocab_size; ++i) ASSERT_NEAR(seen[i], expected[i], 1.5 / kSteps) << seed << " " << i;
+    for (int64_t i = 0; i < vocab_size; ++i)
+      ASSERT_NEAR(seen[i], expected[i], 1.5 / kSteps) << seed << " " << i;
   }
 }
 

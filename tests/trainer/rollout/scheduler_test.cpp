@@ -15,8 +15,9 @@ namespace {
 constexpr int32_t kVocabSize = 20;
 
 uint64_t mix(uint64_t history, uint64_t token) {
-  const PhiloxBlock b = philox4x32({static_cast<uint32_t>(history), static_cast<uint32_t>(history >> 32),
-                                    static_cast<uint32_t>(token), 0}, {1, 2});
+  const PhiloxBlock b = philox4x32(
+      {static_cast<uint32_t>(history), static_cast<uint32_t>(history >> 32), static_cast<uint32_t>(token), 0},
+      {1, 2});
   return uint64_t{b[0]} << 32 | b[1];
 }
 
@@ -115,7 +116,8 @@ Outcome run(const RolloutConfig& config, int64_t num_pages, const std::vector<Re
     for (const SampledRow& row : plan.sampled_rows) {
       for (int32_t s = row.sequence; s < row.sequence + row.num_draws; ++s) {
         drawn.push_back({next_token(histories[row.row], scheduler.request_of(s), scheduler.sample_of(s),
-                                    scheduler.num_sampled(s)), -1.0f, 2.0f});
+                                    scheduler.num_sampled(s)),
+                         -1.0f, 2.0f});
       }
     }
     scheduler.complete_step(drawn, [&](const Completion& c) { out.finished.push_back(c.id); });
