@@ -19,9 +19,9 @@ set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 find_package(CUDAToolkit REQUIRED)
 
-string(REGEX MATCH "^[0-9]+" _torch_cuda_major "${TORCH_CUDA_VERSION}")
+string(REGEX MATCH "^[0-9]+" _torch_cuda_major "${TRIREME_TORCH_CUDA_VERSION}")
 if(NOT CUDAToolkit_VERSION_MAJOR EQUAL _torch_cuda_major)
-  message(FATAL_ERROR "LibTorch ${TORCH_VERSION} was built with CUDA ${TORCH_CUDA_VERSION}, and this toolkit "
+  message(FATAL_ERROR "LibTorch ${TRIREME_TORCH_VERSION} was built with CUDA ${TRIREME_TORCH_CUDA_VERSION}, and this toolkit "
     "(${CUDAToolkit_BIN_DIR}) is ${CUDAToolkit_VERSION}. Choose another by CUDA_HOME or -DCMAKE_CUDA_COMPILER.")
 endif()
 
