@@ -1,0 +1,268 @@
+#include "trainer/data/problem_set.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "runtime/base/error.h"
+#include "trainer/data/tokenizer.h"
+
+namespace trireme::data {
+namespace {
+
+class LoadProblemsFromFiles : public testing::Test {
+ protected:
+  LoadProblemsFromFiles() {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = testing::TempDir() + "trireme_problems_" + info->name() + "/";
+    std::filesystem::create_directories(folder_);
+    config_.val_fraction = 0;
+  }
+  ~LoadProblemsFromFiles() override { std::filesystem::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& content) {
+    std::ofstream(folder_ + name, std::ios::binary) << content;
+    return folder_ + name;
+  }
+
+  ProblemSet load(const std::string& content, const std::string& response_key = "",
+                  const std::string& name = "some.jsonl") {
+    config_.train_files = {write(name, content)};
+    return load_problems(config_, response_key, 1);
+  }
+
+  // The message of the error that loading throws, without the folder.
+  std::string mistakes(const std::string& content, const std::string& name = "some.jsonl") {
+    config_.train_files = {write(name, content)};
+    return mistakes();
+  }
+  std::string mistakes() {
+    try {
+      load_problems(config_, "", 1);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_config);
+      std::string text = error.message();
+      for (size_t at = text.find(folder_); at != std::string::npos; at = text.find(folder_))
+        text.erase(at, folder_.size());
+      return text;
+    }
+    ADD_FAILURE() << "accepted";
+    return "";
+  }
+
+  std::string folder_;
+  DataConfig config_;
+};
+
+void expect_in(const std::string& part, const std::string& text) {
+  EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in:\n" << text;
+}
+
+TEST_F(LoadProblemsFromFiles, ReadsGsm8kStyle) {
+  config_.prompt_key = "question";
+  const auto set = load(R"({"question": "6*7?", "answer": "6*7 = 42\n#### 1,042"})"
+                        "\n",
+                        "answer", "gsm8k.jsonl");
+  ASSERT_EQ(set.train.size(), 1u);
+  EXPECT_EQ(set.train[0].prompt, "6*7?");
+  EXPECT_EQ(set.train[0].answer, "1,042");
+  EXPECT_EQ(set.train[0].response, "6*7 = 42\n#### 1,042");
+  EXPECT_EQ(set.train[0].data_source, "gsm8k");
+  EXPECT_EQ(set.train[0].where, folder_ + "gsm8k.jsonl:1");
+  EXPECT_TRUE(set.val.empty());
+}
+
+TEST_F(LoadProblemsFromFiles, TakesColumnsByTheirKeys) {
+  config_.prompt_template = "Q: {prompt}\nA: ";
+  const auto set =
+      load(R"({"prompt": "say {prompt}", "answer": 4, "solution": "four", "data_source": "mine"})"
+           "\r\n\n"
+           R"({"prompt": "p", "answer": 2.50, "solution": "s"})",
+           "solution");
+  ASSERT_EQ(set.train.size(), 2u);
+  EXPECT_EQ(set.train[0].prompt, "Q: say {prompt}\nA: ");
+  EXPECT_EQ(set.train[0].answer, "4");
+  EXPECT_EQ(set.train[0].response, "four");
+  EXPECT_EQ(set.train[0].data_source, "mine");
+  EXPECT_EQ(set.train[1].data_source, "some");
+  EXPECT_EQ(set.train[1].where, folder_ + "some.jsonl:3");
+  EXPECT_EQ(set.train[1].index, 1);
+}
+
+TEST_F(LoadProblemsFromFiles, LearnsNothingWithoutAResponseKey) {
+  EXPECT_EQ(load(R"({"prompt": "p", "answer": "a"})").train[0].response, "");
+}
+
+TEST_F(LoadProblemsFromFiles, ReadsASingleUserMessage) {
+  const auto set = load(R"({"prompt": [{"role": "user", "content": "hi"}], "answer": "a"})");
+  EXPECT_EQ(set.train[0].prompt, "hi");
+}
+
+TEST_F(LoadProblemsFromFiles, ReadsAnArrayWithEachElementsLine) {
+  const auto set = load(
+      "\xEF\xBB\xBF[\n {\"prompt\": \"a]},\\\"\",\n  \"answer\": \"1\"},\n {\"prompt\": [{\"role\":"
+      "\"user\", \"content\": \"b\"}], \"answer\": \"2\"}\n]\n",
+      "", "some.json");
+  ASSERT_EQ(set.train.size(), 2u);
+  EXPECT_EQ(set.train[0].prompt, "a]},\"");
+  EXPECT_EQ(set.train[0].where, folder_ + "some.json:2");
+  EXPECT_EQ(set.train[1].prompt, "b");
+  EXPECT_EQ(set.train[1].where, folder_ + "some.json:4");
+}
+
+TEST_F(LoadProblemsFromFiles, ListsEveryMistakeWithFileAndLine) {
+  config_.val_files = {folder_ + "absent.jsonl"};
+  const auto text = mistakes(
+      "{\"prompt\": \"fine\", \"answer\": \"1\"}\n"
+      "{\"prompt\": \"x\", \"answer\": }\n"
+      "{\"promt\": \"x\", \"answer\": \"1\"}\n"
+      "{\"prompt\": 5, \"answer\": null}\n"
+      "[1, 2]\n"
+      "{\"prompt\": \"\xFF\", \"answer\": \"1\"}\n"
+      "{\"prompt\": \"\", \"answer\": \"1\"}\n"
+      "{\"prompt\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"u\"}], "
+      "\"answer\": \"1\"}\n"
+      "{\"prompt\": [7], \"answer\": \"1\"}\n");
+  expect_in("10 mistakes", text);
+  expect_in("some.jsonl:2: column 27: bad JSON: ", text);
+  expect_in(
+      "some.jsonl:3: no column 'prompt' (data.prompt_key); the columns are: promt, answer; did you mean "
+      "'promt'?",
+      text);
+  expect_in("some.jsonl:4: column 'prompt': expected a string or a list of {role, content}, found number",
+            text);
+  expect_in("some.jsonl:4: column 'answer': expected a string or a number, found null", text);
+  expect_in("some.jsonl:5: column 1: expected an object with columns, found an array", text);
+  expect_in("some.jsonl:6: column 13: byte 0xFF is not UTF-8", text);
+  expect_in("some.jsonl:7: column 'prompt': the prompt is empty", text);
+  expect_in("some.jsonl:8: column 'prompt': a conversation of [system, user]; only a single user message",
+            text);
+  expect_in("some.jsonl:9: column 'prompt': expected a list of {role, content}", text);
+  expect_in("data.val_files: no file 'absent.jsonl'", text);
+}
+
+TEST_F(LoadProblemsFromFiles, ShowsTwentyMistakesAndCountsTheOthers) {
+  std::string content;
+  for (int i = 0; i < 50; ++i) content += "{}\n";
+  const auto text = mistakes(content);  // two columns are missing in each line
+  expect_in("some.jsonl:10: ", text);
+  EXPECT_EQ(text.find("some.jsonl:11: "), std::string::npos);
+  expect_in("... and 80 more mistakes", text);
+}
+
+TEST_F(LoadProblemsFromFiles, RefusesFilesWithoutProblems) {
+  expect_in("some.jsonl: the file is empty", mistakes(""));
+  expect_in("some.jsonl: no problems in this file", mistakes("\n \n"));
+  expect_in("some.json: no problems in this file", mistakes("[ ]", "some.json"));
+}
+
+TEST_F(LoadProblemsFromFiles, RefusesBrokenArrays) {
+  expect_in("some.json:2: column 1: an object is missing",
+            mistakes("[{\"prompt\": \"p\", \"answer\": \"a\"},\n]", "some.json"));
+  expect_in("closing ']' is missing", mistakes("[{\"prompt\": \"p\", \"answer\": \"a\"}", "some.json"));
+  expect_in("some.json:3: column 3: bad JSON", mistakes("[\n{\"prompt\":\n  oops}]", "some.json"));
+  expect_in("some.json:1: column 4: text after the array's end", mistakes("[] x", "some.json"));
+  expect_in("bad JSON", mistakes("[{\"prompt\": \"p]", "some.json"));
+}
+
+TEST_F(LoadProblemsFromFiles, RefusesOtherFormatsAndFolders) {
+  expect_in("cannot tell the format from the ending '.parquet'", mistakes("PAR1", "some.parquet"));
+  config_.train_files = {folder_};
+  expect_in("is a folder", mistakes());
+  config_.train_files = {};
+  expect_in("data.train_files: no files are named", mistakes());
+  config_.format = "jsonl";
+  EXPECT_EQ(load(R"({"prompt": "p", "answer": "a"})", "", "lines.txt").train.size(), 1u);
+}
+
+TEST_F(LoadProblemsFromFiles, RefusesATemplateWithoutAPlaceForThePrompt) {
+  config_.prompt_template = "Q: {question}";
+  expect_in("data.prompt_template: the text has no {prompt}",
+            mistakes("{\"prompt\": \"p\", \"answer\": \"a\"}"));
+}
+
+TEST_F(LoadProblemsFromFiles, SplitsValidationProblemsBySeed) {
+  std::string content;
+  for (int i = 0; i < 200; ++i) content += fmt::format("{{\"prompt\": \"p{}\", \"answer\": \"a\"}}\n", i);
+  config_.val_fraction = 0.1;
+  config_.train_files = {write("many.jsonl", content)};
+  const auto indices = [&](uint64_t seed) {
+    const auto set = load_problems(config_, "", seed);
+    EXPECT_EQ(set.train.size(), 180u);
+    std::set<int64_t> val, train;
+    for (const auto& p : set.val) val.insert(p.index);
+    for (const auto& p : set.train) train.insert(p.index);
+    for (const int64_t index : val) EXPECT_FALSE(train.contains(index));
+    EXPECT_EQ(val.size() + train.size(), 200u);
+    return val;
+  };
+  EXPECT_EQ(indices(1), indices(1));
+  EXPECT_NE(indices(1), indices(2));
+  config_.train_max_samples = 5;
+  EXPECT_EQ(load_problems(config_, "", 1).train.size(), 5u);
+}
+
+TEST_F(LoadProblemsFromFiles, ReadsValidationFiles) {
+  config_.val_files = {write("val.jsonl", R"({"prompt": "v", "answer": "a"})")};
+  config_.val_fraction = 0.5;
+  const auto set = load(R"({"prompt": "p", "answer": "a"})");
+  EXPECT_EQ(set.train.size(), 1u);
+  ASSERT_EQ(set.val.size(), 1u);
+  EXPECT_EQ(set.val[0].prompt, "v");
+}
+
+TEST_F(LoadProblemsFromFiles, ReadsAllOfGsm8k) {
+  const char* data = std::getenv("TRIREME_TEST_DATA");
+  const std::string path = std::string(data != nullptr ? data : "") + "/gsm8k/train.jsonl";
+  if (data == nullptr || !std::filesystem::exists(path))
+    GTEST_SKIP() << "gsm8k/train.jsonl: TRIREME_TEST_DATA does not name a folder that has it";
+  config_.prompt_key = "question";
+  config_.train_files = {path};
+  config_.val_fraction = 0.05;
+  const auto set = load_problems(config_, "answer", 1);
+  EXPECT_EQ(set.train.size() + set.val.size(), 7473u);
+  EXPECT_EQ(set.val.size(), 374u);
+  for (const auto* problems : {&set.train, &set.val})
+    for (const auto& p : *problems) {
+      EXPECT_LT(p.answer.size(), 20u) << p.where;
+      EXPECT_EQ(p.answer.find_first_not_of("-0123456789,."), std::string::npos) << p.where << " " << p.answer;
+    }
+}
+
+TEST(GroundTruth, IsWhatFollowsTheLastMark) {
+  EXPECT_EQ(ground_truth_of("#### 1\nno\n####  1,234 \n"), "1,234");
+  EXPECT_EQ(ground_truth_of(" 42\n"), "42");
+  EXPECT_EQ(ground_truth_of(""), "");
+  EXPECT_EQ(ground_truth_of("####"), "");
+}
+
+TEST(PromptLengths, AreCheckedOrFiltered) {
+  std::vector<Problem> problems(3);
+  problems[0].prompt = "1234";
+  problems[1].prompt = "12345";
+  problems[1].where = "f.jsonl:2";
+  problems[2].prompt = "1";
+  DataConfig config;
+  config.max_prompt_length = 4;
+  const auto tokenizer = Tokenizer::bytes();
+  auto copy = problems;
+  try {
+    check_prompt_lengths(copy, *tokenizer, config);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    expect_in("f.jsonl:2: the prompt has 5 tokens, data.max_prompt_length is 4", error.message());
+    expect_in("data.filter_overlong_prompts", error.message());
+  }
+  config.filter_overlong_prompts = true;
+  EXPECT_EQ(check_prompt_lengths(problems, *tokenizer, config), 1);
+  ASSERT_EQ(problems.size(), 2u);
+  EXPECT_EQ(problems[1].prompt, "1");
+  config.max_prompt_length = 0;
+  EXPECT_THROW(check_prompt_lengths(problems, *tokenizer, config), Error);
+}
+
+}  // namespace
+}  // namespace trireme::data
