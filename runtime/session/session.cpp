@@ -78,6 +78,8 @@ Session::Session(const plan::RankEnv& env, const placement::RoleRanks& roles, co
       fail(ErrorCode::mpi,
            "the job was started with {} ranks, but {} sees {}; is the mpirun or srun --mpi=pmix in use that of this library?",
            env.num_ranks, comm::mpi_version(), state_->mpi->world_size());
+    if (state_->mpi->world_rank() != env.rank)
+      fail(ErrorCode::mpi, "the launch plan calls this rank {}, MPI calls it {}", env.rank, state_->mpi->world_rank());
     state_->rank = state_->mpi->world_rank();
     state_->num_ranks = state_->mpi->world_size();
   }
@@ -119,6 +121,6 @@ void Session::abort(const std::string& why) noexcept {
     if (group) group->abort(why);
 }
 
-std::string versions() { return fmt::format("MPI: {}", comm::mpi_version()); }
+std::string versions() { return fmt::format("MPI: {}\nNCCL: {}", comm::mpi_version(), "not built in"); }
 
 }  // namespace trireme::session

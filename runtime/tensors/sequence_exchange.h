@@ -19,11 +19,13 @@ struct Record {
 /// Sends every record to one of `destinations` (ranks of `world`), so that costs are even (largest first to
 /// the least loaded, ties by id: the same assignment for any number of source ranks and any order of arrival).
 /// Returns this rank's records in ascending id; empty on ranks that are no destination.
-/// Collective over: world, all ranks. Throws: internal if two records have one id.
+/// Collective over: world (host memory), all ranks, same destinations. Throws: internal, on all ranks, if two
+/// records have one id, a cost is negative, or a destination is no rank or is named twice.
 std::vector<Record> exchange(comm::Communicator& world, std::vector<Record> records,
                              const std::vector<int>& destinations);
 
-/// The assignment alone: destination index of each record, given all ids and costs.
+/// The assignment alone: destination index of each record, given all ids and costs. No destination bears more
+/// than the mean plus the largest cost.
 std::vector<int> assign(const std::vector<std::pair<int64_t, int64_t>>& id_and_cost, int num_destinations);
 
 }  // namespace trireme::tensors

@@ -1,0 +1,25 @@
+#include "runtime/comm/mpi_communicator.h"
+#include "tests/runtime/pipeline/stage_cases.h"
+
+namespace trireme::pipeline {
+namespace {
+
+void on_ranks(const std::function<void(comm::Communicator&)>& body) {
+  comm::MpiThread thread;
+  comm::MpiCommunicator world(thread, "world", comm::all_ranks(thread));
+  body(world);
+}
+
+TEST(StageRunnerOverMpi, RunsTheWorkOfThoseWhoTakePart) { on_ranks(expect_stages_go_on); }
+TEST(StageRunnerOverMpi, ReportsTheSlowestRanksTimes) { on_ranks(expect_times_of_the_slowest); }
+TEST(StageRunnerOverMpi, OneRanksErrorIsEverybodys) {
+  on_ranks([](comm::Communicator& world) {
+    for (int failing = 0; failing < world.size(); ++failing) expect_one_error_is_everybodys(world, failing);
+  });
+}
+TEST(StageRunnerOverMpi, NamesTheCauseAndNotItsConsequences) { on_ranks(expect_the_cause_is_named); }
+TEST(StageRunnerOverMpi, NoticesDifferentStages) { on_ranks(expect_different_stages_are_noticed); }
+TEST(StageRunnerOverMpi, AnErrorWhileOthersAreInACollectiveDoesNotHang) { on_ranks(expect_no_hang_out_of_step); }
+
+}  // namespace
+}  // namespace trireme::pipeline
