@@ -45,7 +45,8 @@ bool Mpirun::hides(const std::string& variable) const {
   static constexpr std::array<std::string_view, 8> kPrefixes{
       "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "OMPI_APP_CTX", "OMPI_FIRST_RANKS",
       "OMPI_MCA_orte_",   "OMPI_MCA_ess",   "OMPI_MCA_pmix", "PMIX_"};
-  return std::any_of(kPrefixes.begin(), kPrefixes.end(), [&](auto prefix) { return variable.starts_with(prefix); });
+  return variable != "OMPI_MCA_orte_tmpdir_base" &&
+         std::any_of(kPrefixes.begin(), kPrefixes.end(), [&](auto prefix) { return variable.starts_with(prefix); });
 }
 
 bool Mpirun::is_noise(const std::string& line) const {

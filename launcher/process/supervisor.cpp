@@ -270,7 +270,7 @@ class Supervisor {
                                       [](const auto& r) { return r.exit.has_value() || r.lost_ns.has_value(); });
     const bool late = deadline_ && Clock::now() >= *deadline_;
     if (state_ < State::ending && late && mpirun_ < 0) {
-      if (!all_gone) trouble_ = fmt::format("{} ended while ranks were running", backend_.name());
+      if (reported_ && !all_gone) trouble_ = fmt::format("{} ended while ranks were running", backend_.name());
       deadline_.reset();
       reported_ ? end_all() : leave();
     } else if (state_ < State::leaving && (all_gone || (state_ == State::ending && late))) {
@@ -348,7 +348,7 @@ int Supervisor::conclude() {
     return r.exit->status == kCheckpointed;
   });
   if (!all_good && stop_signal_ == 0) {
-    if (trouble_.empty()) trouble_ = fmt::format("{} ended before the ranks started", backend_.name());
+    if (trouble_.empty()) trouble_ = fmt::format("{} could not start the ranks", backend_.name());
     return finish(timed_out_ ? ExitStatus::timed_out : ExitStatus::failed,
                   trouble_text(trouble_, backend_, mpirun_log(), log_offset_));
   }

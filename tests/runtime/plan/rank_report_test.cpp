@@ -1,0 +1,86 @@
+#include "runtime/plan/rank_report.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/base/error.h"
+
+namespace trireme::plan {
+namespace {
+
+Report there_and_back(const Report& report) {
+  std::string line = encode(report);
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  line.pop_back();
+  return decode_report(line);
+}
+
+TEST(RankReport, CarriesHello) {
+  const auto hello = std::get<Hello>(there_and_back(Hello{3, "s3cret", "node-1", 4711}));
+  EXPECT_EQ(hello.rank, 3);
+  EXPECT_EQ(hello.secret, "s3cret");
+  EXPECT_EQ(hello.host, "node-1");
+  EXPECT_EQ(hello.guard_pid, 4711);
+}
+
+TEST(RankReport, CarriesLinesWithAnyContent) {
+  const auto output = std::get<Output>(there_and_back(Output{true, {"", "a \"quoted\"\tline", "caf\xc3\xa9", "bad \xff\xfe"}}));
+  EXPECT_TRUE(output.is_error);
+  EXPECT_EQ(output.lines, (std::vector<std::string>{"", "a \"quoted\"\tline", "caf\xc3\xa9", "bad \uFFFD\uFFFD"}));
+  EXPECT_FALSE(std::get<Output>(there_and_back(Output{false, {"x"}})).is_error);
+}
+
+TEST(RankReport, CarriesThePage) {
+  auto page = RankPage::open("");
+  page.set_phase("grpo", 9);
+  page.set_step(4);
+  page.set_stage("update_actor");
+  page.set_error(ErrorCode::bad_shape, "3 is not 4");
+  page.begin_collective(page.communicator_slot("world"), "all_gather", "bf16", 12);
+  const auto before = page.read();
+  const auto exit = std::get<Exit>(there_and_back(Exit{true, 9, true, 42, before}));
+  EXPECT_TRUE(exit.signaled);
+  EXPECT_EQ(exit.status, 9);
+  EXPECT_TRUE(exit.ended_by_guard);
+  EXPECT_EQ(exit.at_ns, 42);
+  const auto& after = exit.page;
+  EXPECT_EQ(after.stage, before.stage);
+  EXPECT_EQ(after.changed_ns, before.changed_ns);
+  EXPECT_EQ(after.error, "3 is not 4");
+  EXPECT_EQ(after.error_code, ErrorCode::bad_shape);
+  ASSERT_EQ(after.collectives.size(), 1u);
+  EXPECT_EQ(after.collectives[0].op, "all_gather");
+  EXPECT_TRUE(after.collectives[0].running);
+  EXPECT_EQ(std::get<State>(there_and_back(State{before})).page.total_steps, 9);
+}
+
+TEST(RankReport, CarriesEveryOrder) {
+  for (const auto order : {Order::beat, Order::stop, Order::end, Order::kill, Order::pause, Order::resume, Order::leave}) {
+    std::string line = encode(order);
+    line.pop_back();
+    EXPECT_EQ(decode_order(line), order);
+  }
+}
+
+TEST(RankReport, RefusesNonsense) {
+  for (const char* line : {"", "hello", "{}", "[1]", "{\"hello\": \"x\"}", "{\"exit\": 1}", "{\"state\": {}}"})
+    EXPECT_THROW(decode_report(line), Error) << line;
+  for (const char* line : {"", "{}", "{\"order\": \"dance\"}"}) EXPECT_THROW(decode_order(line), Error) << line;
+}
+
+TEST(LineCutter, FindsLinesInAnyPieces) {
+  const std::string text = "one\ntwo\n\nthree";
+  for (size_t piece = 1; piece <= text.size(); ++piece) {
+    LineCutter cutter;
+    std::vector<std::string> lines;
+    for (size_t at = 0; at < text.size(); at += piece)
+      cutter.feed(text.data() + at, std::min(piece, text.size() - at), [&](std::string line) { lines.push_back(line); });
+    EXPECT_EQ(lines, (std::vector<std::string>{"one", "two", ""}));
+    EXPECT_EQ(cutter.pending(), "three");
+  }
+}
+
+}  // namespace
+}  // namespace trireme::plan
