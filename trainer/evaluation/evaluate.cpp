@@ -1,0 +1,72 @@
+#include "trainer/evaluation/evaluate.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "runtime/base/error.h"
+
+namespace trireme::evaluation {
+namespace {
+
+// This rank's verdicts as text: a line per data source. Sources may hold any character but a line's end.
+std::string to_lines(const std::map<std::string, Accuracy>& by_source) {
+  std::string text;
+  for (const auto& [source, accuracy] : by_source)
+    text += fmt::format("{} {} {:a} {}\n", accuracy.problems, accuracy.correct, accuracy.score, source);
+  return text;
+}
+
+void add_lines(const std::string& text, Evaluation& evaluation) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    Accuracy accuracy;
+    std::string score, source;
+    fields >> accuracy.problems >> accuracy.correct >> score;
+    fields.get();
+    std::getline(fields, source);
+    accuracy.score = std::strtod(score.c_str(), nullptr);
+    for (Accuracy* sum : {&evaluation.all, &evaluation.by_source[source]}) {
+      sum->problems += accuracy.problems;
+      sum->correct += accuracy.correct;
+      sum->score += accuracy.score;
+    }
+  }
+}
+
+}  // namespace
+
+Evaluation evaluate(comm::Communicator& world, const std::vector<int>& engine_ranks, rollout::Engine* engine,
+                    const data::Tokenizer& tokenizer, const rewards::Reward& reward,
+                    std::span<const data::Problem> problems, int64_t max_response_length) {
+  std::map<std::string, Accuracy> mine;
+  const auto place = std::find(engine_ranks.begin(), engine_ranks.end(), world.rank());
+  if (engine && place != engine_ranks.end()) {
+    std::vector<rollout::Request> requests;
+    std::vector<const data::Problem*> asked;
+    for (auto i = static_cast<size_t>(place - engine_ranks.begin()); i < problems.size(); i += engine_ranks.size()) {
+      rollout::Request request;
+      request.id = static_cast<int64_t>(i);
+      request.prompt = tokenizer.encode(problems[i].prompt);
+      request.greedy = true;
+      request.max_new_tokens = max_response_length;
+      requests.push_back(std::move(request));
+      asked.push_back(&problems[i]);
+    }
+    const auto completions = engine->generate(std::move(requests));
+    for (size_t i = 0; i < asked.size(); ++i) {
+      const rewards::Score score =
+          reward.score(asked[i]->data_source, tokenizer.decode(completions[i].responses[0].tokens), asked[i]->answer);
+      Accuracy& accuracy = mine[asked[i]->data_source];
+      ++accuracy.problems;
+      accuracy.correct += score.correct ? 1 : 0;
+      accuracy.score += score.value;
+    }
+    engine->take_stats();  // evaluation is no part of a step's figures
+  }
+  Evaluation evaluation;
+  for (const std::string& text : world.all_gather_strings(to_lines(mine))) add_lines(text, evaluation);
+  return evaluation;
+}
+
+}  // namespace trireme::evaluation

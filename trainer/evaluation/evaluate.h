@@ -1,0 +1,35 @@
+// Greedy accuracy on problems, shared out over the rollout ranks.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+
+#include "runtime/comm/communicator.h"
+#include "trainer/data/problem.h"
+#include "trainer/data/tokenizer.h"
+#include "trainer/rewards/reward.h"
+#include "trainer/rollout/engine.h"
+
+namespace trireme::evaluation {
+
+struct Accuracy {
+  int64_t problems = 0, correct = 0;
+  double score = 0.0;  // summed rewards
+
+  double fraction() const { return problems > 0 ? static_cast<double>(correct) / static_cast<double>(problems) : 0.0; }
+};
+
+struct Evaluation {
+  Accuracy all;
+  std::map<std::string, Accuracy> by_source;
+};
+
+/// Answers every problem greedily and judges it. Collective over: `world`, all ranks; ranks without an
+/// engine (null) answer nothing. `engine_ranks`: which ranks have one, ascending. The same result everywhere.
+Evaluation evaluate(comm::Communicator& world, const std::vector<int>& engine_ranks, rollout::Engine* engine,
+                    const data::Tokenizer& tokenizer, const rewards::Reward& reward,
+                    std::span<const data::Problem> problems, int64_t max_response_length);
+
+}  // namespace trireme::evaluation

@@ -1,0 +1,41 @@
+// What a step works on: one prompt and its sampled responses, with everything that the stages find out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme::steps {
+
+struct Sample {
+  std::vector<int32_t> tokens;         // the response; ends with the stop token if it stopped
+  std::vector<float> rollout_log_probs;  // as the sampler saw them, one a token
+  std::vector<float> old_log_probs;    // of the weights before this step's updates; empty: not computed
+  std::vector<float> ref_log_probs;    // of the reference; empty: no reference
+  double score = 0.0;                  // the reward function's
+  double reward = 0.0;                 // the score less KL in the reward
+  double advantage = 0.0;
+  bool correct = false;
+  bool stopped = false;                // false: cut off at max_response_length
+
+  int64_t length() const { return static_cast<int64_t>(tokens.size()); }
+};
+
+struct Group {
+  int64_t id = 0;       // place in the step's batch
+  int64_t problem = 0;  // place among the training problems
+  std::vector<int32_t> prompt;
+  std::vector<Sample> samples;
+
+  /// Rows of a forward pass, the prompt taken once.
+  int64_t num_rows() const;
+  /// What its forward and backward pass cost, in tokens' worth: for balance.
+  int64_t cost() const;
+};
+
+/// One message per group, for the exchange between ranks; unpack(pack(g)) == g.
+std::string pack(const Group& group);
+/// Throws corrupt_data on anything that pack did not make.
+Group unpack(const std::string& bytes);
+
+}  // namespace trireme::steps

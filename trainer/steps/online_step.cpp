@@ -1,0 +1,261 @@
+#include "trainer/steps/online_step.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+
+#include "runtime/base/error.h"
+#include "runtime/tensors/sequence_exchange.h"
+#include "trainer/algorithms/advantages.h"
+#include "trainer/data/order.h"
+#include "trainer/losses/policy_loss.h"
+#include "trainer/sharding/data_parallel.h"
+
+namespace trireme::steps {
+
+using placement::Role;
+
+namespace {
+
+// A number for each pair of a micro-batch, from a function of its sample and its place in the response.
+template <typename Value>
+at::Tensor per_token(const MicroBatch& micro, const at::Device& device, const Value& value) {
+  std::vector<float> numbers(static_cast<size_t>(micro.num_pairs()));
+  for (const PackedSample& packed : micro.samples)
+    for (int64_t t = 0; t < packed.sample->length(); ++t)
+      numbers[static_cast<size_t>(packed.begin + t)] = static_cast<float>(value(*packed.sample, t));
+  return at::from_blob(numbers.data(), {micro.num_pairs()}, at::kFloat).clone().to(device);
+}
+
+// Log-probabilities of all samples' tokens under a decoder, without gradients.
+template <typename Store>
+void score_tokens(const models::Decoder& decoder, std::vector<Group>& groups, double temperature, int64_t max_rows,
+                  const Store& store) {
+  const at::NoGradGuard no_gradients;
+  for (MicroBatch& micro : pack_groups(groups, max_rows)) {
+    const at::Tensor hidden = decoder.forward_packed(micro.batch);
+    const at::Tensor log_probs = decoder.token_log_probs(hidden, micro.rows, micro.tokens, temperature).log_probs_N.cpu();
+    const float* numbers = log_probs.const_data_ptr<float>();
+    for (const PackedSample& packed : micro.samples)
+      store(*packed.sample, std::vector<float>(numbers + packed.begin, numbers + packed.begin + packed.sample->length()));
+  }
+}
+
+}  // namespace
+
+OnlineStep::OnlineStep(StepContext& context, const data::DataConfig& data, const rollout::RolloutConfig& rollout,
+                       const algorithms::AlgorithmConfig& algorithm, const ActorConfig& actor)
+    : context_(context),
+      data_(data),
+      rollout_(rollout),
+      algorithm_(algorithm),
+      actor_(actor),
+      mini_batch_size_(actor.ppo_mini_batch_size > 0 ? actor.ppo_mini_batch_size : data.train_batch_size) {}
+
+observe::Metrics OnlineStep::run(int64_t step, int64_t total_steps) {
+  pipeline::StageRunner& stages = context_.stages;
+  session::Session& session = context_.session;
+  const bool is_actor = session.has(Role::actor), is_rollout = session.has(Role::rollout);
+  const auto& roles = session.roles();
+  metrics_ = {};
+  std::vector<Group> groups;
+
+  stages.run("gen", is_rollout, [&] { groups = generate(step); });
+  stages.run("reward", is_rollout, [&] { score(groups); });
+  if (!roles.reference.empty()) {
+    stages.run("exchange", [&] { groups = send_to(roles.reference, std::move(groups)); });
+    stages.run("ref", session.has(Role::reference), [&] { reference_log_probs(groups); });
+  }
+  stages.run("exchange", [&] { groups = send_to(roles.actor, std::move(groups)); });
+  if (several_updates()) stages.run("old_log_prob", is_actor, [&] { old_log_probs(groups); });
+  stages.run("adv", is_actor, [&] { advantages(groups); });
+  stages.run("update_actor", is_actor, [&] { update_actor(groups, step, total_steps); });
+  stages.run("update_weights", [&] { publish_weights(context_.models, session); });
+  return metrics_.reduce(session.world());
+}
+
+// With one update a step the policy that is updated is the one that sampled.
+bool OnlineStep::several_updates() const {
+  return actor_.ppo_epochs > 1 || mini_batch_size_ < data_.train_batch_size;
+}
+
+// This rank's share of the batch's prompts, each answered n times.
+std::vector<Group> OnlineStep::generate(int64_t step) {
+  const auto& problems = context_.problems.train;
+  const auto batch = data::batch_indices(static_cast<int64_t>(problems.size()), data_.train_batch_size, step,
+                                         context_.seed, data_.shuffle);
+  const comm::Communicator& ranks = context_.session.group(Role::rollout);
+  std::vector<Group> groups;
+  std::vector<rollout::Request> requests;
+  for (auto id = static_cast<int64_t>(ranks.rank()); id < data_.train_batch_size; id += ranks.size()) {
+    const data::Problem& problem = problems[static_cast<size_t>(batch[static_cast<size_t>(id)])];
+    Group& group = groups.emplace_back();
+    group.id = id;
+    group.problem = batch[static_cast<size_t>(id)];
+    group.prompt = context_.tokenizer.encode(problem.prompt);
+    rollout::Request request;
+    request.id = id;
+    request.prompt = group.prompt;
+    request.n = rollout_.n;
+    request.sampling = rollout_.sampling;
+    request.max_new_tokens = data_.max_response_length;
+    request.seed = context_.seed;
+    request.step = step;
+    requests.push_back(std::move(request));
+  }
+  auto completions = context_.models.engine->generate(std::move(requests));
+  for (size_t i = 0; i < groups.size(); ++i)
+    for (rollout::Response& response : completions[i].responses) {
+      for (const float entropy : response.entropies) metrics_.mean("actor/entropy", entropy);
+      Sample& sample = groups[i].samples.emplace_back();
+      sample.tokens = std::move(response.tokens);
+      sample.rollout_log_probs = std::move(response.log_probs);
+      sample.stopped = response.stopped;
+    }
+  const rollout::EngineStats stats = context_.models.engine->take_stats();
+  metrics_.sum("rollout/preemptions", static_cast<double>(stats.preemptions));
+  metrics_.max("rollout/pages_peak", static_cast<double>(stats.peak_pages));
+  metrics_.sum("rollout/generated_tokens", static_cast<double>(stats.generated_tokens));
+  return groups;
+}
+
+void OnlineStep::score(std::vector<Group>& groups) {
+  for (Group& group : groups) {
+    const data::Problem& problem = context_.problems.train[static_cast<size_t>(group.problem)];
+    metrics_.spread("prompt_length", static_cast<double>(group.prompt.size()));
+    for (Sample& sample : group.samples) {
+      const rewards::Score score =
+          context_.reward.score(problem.data_source, context_.tokenizer.decode(sample.tokens), problem.answer);
+      sample.score = sample.reward = score.value;
+      sample.correct = score.correct;
+      metrics_.spread("critic/score", score.value);
+      metrics_.mean("critic/acc/mean", score.correct ? 1.0 : 0.0);
+      metrics_.spread("response_length", static_cast<double>(sample.length()));
+      metrics_.mean("response_length/clip_ratio", sample.stopped ? 0.0 : 1.0);
+      metrics_.sum("perf/total_num_tokens", static_cast<double>(group.prompt.size()) + static_cast<double>(sample.length()));
+    }
+  }
+}
+
+void OnlineStep::reference_log_probs(std::vector<Group>& groups) {
+  score_tokens(*context_.models.reference, groups, rollout_.sampling.temperature, actor_.ppo_max_token_len_per_rank,
+               [](Sample& sample, std::vector<float> log_probs) { sample.ref_log_probs = std::move(log_probs); });
+}
+
+void OnlineStep::old_log_probs(std::vector<Group>& groups) {
+  score_tokens(*context_.models.actor, groups, rollout_.sampling.temperature, actor_.ppo_max_token_len_per_rank,
+               [](Sample& sample, std::vector<float> log_probs) { sample.old_log_probs = std::move(log_probs); });
+}
+
+void OnlineStep::advantages(std::vector<Group>& groups) {
+  for (Group& group : groups) {
+    std::vector<double> rewards;
+    for (Sample& sample : group.samples) {
+      if (algorithm_.use_kl_in_reward) {
+        // verl's "kl" penalty: each token's reward is less by kl_coef times old - reference log-probability.
+        const auto& old = sample.old_log_probs.empty() ? sample.rollout_log_probs : sample.old_log_probs;
+        double kl = 0.0;
+        for (size_t t = 0; t < old.size(); ++t) kl += static_cast<double>(old[t]) - static_cast<double>(sample.ref_log_probs[t]);
+        sample.reward = sample.score - algorithm_.kl_coef * kl;
+        metrics_.mean("actor/reward_kl_penalty", kl / static_cast<double>(std::max<size_t>(1, old.size())));
+      }
+      metrics_.spread("critic/rewards", sample.reward);
+      rewards.push_back(sample.reward);
+    }
+    const auto values = algorithms::grpo_advantages(rewards, algorithm_.norm_adv_by_std_in_grpo);
+    for (size_t i = 0; i < values.size(); ++i) {
+      group.samples[i].advantage = values[i];
+      metrics_.spread("critic/advantages", values[i]);
+    }
+  }
+}
+
+void OnlineStep::update_actor(std::vector<Group>& groups, int64_t step, int64_t total_steps) {
+  const double lr = optim::learning_rate(actor_.optim, step, total_steps);
+  metrics_.mean("actor/lr", lr);
+  // Ascending ids: a mini-batch is a range of the batch's prompts, the same for any number of ranks.
+  std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.id < b.id; });
+  for (int64_t epoch = 0; epoch < actor_.ppo_epochs; ++epoch)
+    for (int64_t first = 0; first < data_.train_batch_size; first += mini_batch_size_) {
+      const auto below = [&](int64_t id) {
+        return std::partition_point(groups.begin(), groups.end(), [&](const Group& group) { return group.id < id; });
+      };
+      update_mini_batch(std::span<Group>(below(first), below(first + mini_batch_size_)), lr);
+    }
+}
+
+// One optimizer update: gradients of this rank's micro-batches, summed over ranks.
+void OnlineStep::update_mini_batch(std::span<Group> groups, double lr) {
+  RoleModels& models = context_.models;
+  comm::Communicator& ranks = context_.session.group(Role::actor);
+  const at::Device device = models.actor->device();
+  const auto& constants = actor_.loss;
+
+  losses::BatchTotals totals;
+  totals.max_response_length = data_.max_response_length;
+  for (const Group& group : groups)
+    for (const Sample& sample : group.samples) {
+      totals.sequences += sample.tokens.empty() ? 0 : 1;
+      totals.tokens += sample.length();
+    }
+  at::Tensor counts = at::zeros({2}, at::kLong);
+  counts[0] = totals.sequences;
+  counts[1] = totals.tokens;
+  counts = counts.to(device);  // where the group's communicator takes it
+  ranks.all_reduce(sharding::view_of(counts));
+  totals.sequences = counts[0].item<int64_t>();
+  totals.tokens = counts[1].item<int64_t>();
+
+  models.actor_parameters->zero_gradients();
+  for (MicroBatch& micro : pack_groups(groups, actor_.ppo_max_token_len_per_rank)) {
+    const auto tokens = [&](const auto& value) { return per_token(micro, device, value); };
+    const at::Tensor weights = tokens([&](const Sample& s, int64_t) { return losses::token_weight(constants.loss_agg_mode, s.length(), totals); });
+    const at::Tensor share = tokens([&](const Sample&, int64_t) { return 1.0 / static_cast<double>(totals.tokens); });
+    const at::Tensor advantages = tokens([](const Sample& s, int64_t) { return s.advantage; });
+
+    const at::Tensor hidden = models.actor->forward_packed(micro.batch);
+    const auto [log_probs, entropy] = models.actor->token_log_probs(
+        hidden, micro.rows, micro.tokens, rollout_.sampling.temperature, constants.entropy_coeff != 0.0);
+    const at::Tensor sampled = tokens([](const Sample& s, int64_t t) { return s.rollout_log_probs[static_cast<size_t>(t)]; });
+    const at::Tensor old = several_updates() ? tokens([](const Sample& s, int64_t t) { return s.old_log_probs[static_cast<size_t>(t)]; })
+                                             : log_probs.detach();
+    auto policy = losses::policy_loss(log_probs, old, advantages, weights, share, constants);
+    at::Tensor loss = policy.loss;
+    metrics_.sum("actor/pg_loss", policy.loss.item<double>());
+    metrics_.sum("actor/pg_clipfrac", policy.clipped);
+    metrics_.sum("actor/pg_clipfrac_lower", policy.clipped_lower);
+    metrics_.sum("actor/ppo_kl", policy.kl_to_old);
+    if (constants.use_kl_loss) {
+      const at::Tensor reference = tokens([](const Sample& s, int64_t t) { return s.ref_log_probs[static_cast<size_t>(t)]; });
+      const at::Tensor kl = (losses::kl_estimate(log_probs, reference, constants.kl_loss_type) * weights).sum();
+      loss = loss + constants.kl_loss_coef * kl;
+      metrics_.sum("actor/kl_loss", kl.item<double>());
+    }
+    if (constants.entropy_coeff != 0.0) loss = loss - constants.entropy_coeff * (entropy * weights).sum();
+    loss.backward();
+    const at::Tensor apart = (old.exp() - sampled.exp()).abs();
+    metrics_.mean("training/rollout_probs_diff_mean", apart.mean().item<double>(), static_cast<double>(micro.num_pairs()));
+    metrics_.max("training/rollout_probs_diff_max", apart.max().item<double>());
+  }
+  sharding::sum_gradients(*models.actor_parameters, ranks);
+  const double norm = models.optimizer->step(lr);
+  models.actor->refresh();
+  metrics_.mean("actor/grad_norm", norm);
+  if (!std::isfinite(norm)) metrics_.sum("actor/skipped_updates", 1.0 / ranks.size());
+}
+
+std::vector<Group> OnlineStep::send_to(const std::vector<int>& ranks, std::vector<Group> groups) {
+  std::vector<tensors::Record> records;
+  records.reserve(groups.size());
+  for (const Group& group : groups) records.push_back({group.id, group.cost(), pack(group)});
+  groups.clear();
+  for (const tensors::Record& record : tensors::exchange(context_.session.world(), std::move(records), ranks))
+    groups.push_back(unpack(record.bytes));
+  return groups;
+}
+
+}  // namespace trireme::steps

@@ -1,0 +1,49 @@
+// One reinforcement-learning step, from prompts to new weights: the file to read first.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/observe/metrics.h"
+#include "trainer/algorithms/algorithm_config.h"
+#include "trainer/data/data_config.h"
+#include "trainer/rollout/rollout_config.h"
+#include "trainer/steps/group.h"
+#include "trainer/steps/packing.h"
+#include "trainer/steps/step_config.h"
+#include "trainer/steps/step_context.h"
+#include "trainer/steps/step_metrics.h"
+
+namespace trireme::steps {
+
+class OnlineStep {
+ public:
+  OnlineStep(StepContext& context, const data::DataConfig& data, const rollout::RolloutConfig& rollout,
+             const algorithms::AlgorithmConfig& algorithm, const ActorConfig& actor);
+
+  /// Step `step` (from 0) of `total_steps`. Collective over: world; every rank walks the same stages and
+  /// sits out those that are not its roles'. Returns the metrics of all ranks, the same everywhere.
+  observe::Metrics run(int64_t step, int64_t total_steps);
+
+ private:
+  std::vector<Group> generate(int64_t step);
+  void score(std::vector<Group>& groups);
+  void reference_log_probs(std::vector<Group>& groups);
+  void old_log_probs(std::vector<Group>& groups);
+  void advantages(std::vector<Group>& groups);
+  void update_actor(std::vector<Group>& groups, int64_t step, int64_t total_steps);
+  void update_mini_batch(std::span<Group> groups, double lr);
+
+  std::vector<Group> send_to(const std::vector<int>& ranks, std::vector<Group> groups);
+  bool several_updates() const;
+
+  StepContext& context_;
+  const data::DataConfig data_;
+  const rollout::RolloutConfig rollout_;
+  const algorithms::AlgorithmConfig algorithm_;
+  const ActorConfig actor_;
+  const int64_t mini_batch_size_;  // prompts
+  StepMetrics metrics_;
+};
+
+}  // namespace trireme::steps

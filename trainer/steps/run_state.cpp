@@ -1,0 +1,102 @@
+#include "trainer/steps/run_state.h"
+
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/error.h"
+#include "runtime/base/files.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "trainer/weights/hf_checkpoint.h"
+#include "trainer/weights/tensors.h"
+
+namespace trireme::steps {
+
+using placement::Role;
+namespace fs = std::filesystem;
+
+namespace {
+
+void copy_into(at::Tensor& target, const std::map<std::string, at::Tensor>& tensors, const std::string& name,
+               const std::string& path) {
+  const auto found = tensors.find(name);
+  if (found == tensors.end() || found->second.numel() != target.numel())
+    fail(ErrorCode::corrupt_data, "{}: '{}' does not fit this model", path, name);
+  target.copy_(found->second.view(target.sizes()));
+}
+
+}  // namespace
+
+void save(const std::string& folder, const RunState& state, RoleModels& models, const data::Tokenizer& tokenizer,
+          session::Session& session) {
+  if (session.rank() != session.roles().actor.front()) return;
+  checkpoint::write_folder(folder, [&](const std::string& inside) {
+    weights::save(inside, models.shape, *models.actor_parameters, models.compute_dtype);
+    tokenizer.save(inside);
+    const auto trainer = fs::path(inside) / "trainer";
+    fs::create_directory(trainer);
+    if (models.compute_dtype != at::kFloat)  // in fp32 model.safetensors is the masters
+      weights::write_tensors(trainer / "masters.safetensors", {{"masters", models.actor_parameters->flat()}});
+    weights::write_tensors(trainer / "optimizer.safetensors", {{"first_moment", models.optimizer->first_moment()},
+                                                               {"second_moment", models.optimizer->second_moment()}});
+    nlohmann::ordered_json json;
+    json["format"] = 1;
+    json["phase"] = state.phase;
+    json["step"] = state.step;
+    json["seed"] = state.seed;
+    json["optimizer_updates"] = models.optimizer->updates();
+    json["reference"] = state.reference;
+    json["results"] = state.results;
+    files::write_atomically(trainer / "state.json", json.dump(2) + "\n");
+  });
+}
+
+namespace {
+
+void load_masters(const std::string& folder, const RoleModels& models, models::ParameterSet& parameters) {
+  const auto masters = fs::path(folder) / "trainer" / "masters.safetensors";
+  if (fs::exists(masters))
+    copy_into(parameters.flat(), weights::read_tensors(masters), "masters", masters);
+  else
+    weights::load(folder, models.shape, parameters);
+}
+
+}  // namespace
+
+RunState resume(const std::string& folder, uint64_t seed, RoleModels& models, session::Session& session) {
+  const auto path = (fs::path(folder) / "trainer" / "state.json").string();
+  RunState state;
+  nlohmann::json json;
+  try {
+    json = nlohmann::json::parse(files::read(path));
+    state.phase = json.at("phase").get<std::string>();
+    state.step = json.at("step").get<int64_t>();
+    state.seed = json.at("seed").get<uint64_t>();
+    state.reference = json.at("reference").get<std::string>();
+    state.results = json.at("results").get<std::map<std::string, double>>();
+  } catch (const nlohmann::json::exception& error) {
+    fail(ErrorCode::corrupt_data, "{}: {}", path, error.what());
+  }
+  if (state.seed != seed)
+    fail(ErrorCode::invalid_config, "{} was written with run.seed = {}, this run has {}: give the same seed, or another folder",
+         folder, state.seed, seed);
+  if (models.actor) {
+    checkpoint::verify_folder(folder);
+    load_masters(folder, models, *models.actor_parameters);
+    const auto optimizer = (fs::path(folder) / "trainer" / "optimizer.safetensors").string();
+    const auto tensors = weights::read_tensors(optimizer);
+    copy_into(models.optimizer->first_moment(), tensors, "first_moment", optimizer);
+    copy_into(models.optimizer->second_moment(), tensors, "second_moment", optimizer);
+    models.optimizer->set_updates(json.at("optimizer_updates").get<int64_t>());
+  }
+  publish_weights(models, session);
+  return state;
+}
+
+void load_reference(const std::string& folder, RoleModels& models) {
+  if (!models.reference) return;
+  load_masters(folder, models, *models.reference_parameters);
+  models.reference->refresh();
+}
+
+}  // namespace trireme::steps

@@ -1,0 +1,38 @@
+// A run's state on disk: a checkpoint is a Hugging Face folder that `transformers` loads, with what the
+// trainer needs to go on beside it, in trainer/.
+//
+//   checkpoints/step_40/{config.json, model.safetensors, tokenizer.json, ...}
+//   checkpoints/step_40/trainer/{state.json, masters.safetensors, optimizer.safetensors}
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "runtime/session/session.h"
+#include "trainer/data/tokenizer.h"
+#include "trainer/steps/role_models.h"
+
+namespace trireme::steps {
+
+struct RunState {
+  std::string phase;         // "sft" | "grpo"
+  int64_t step = 0;          // steps of this phase that are done
+  uint64_t seed = 0;
+  std::map<std::string, double> results;  // eval_before, eval_after_sft, seconds so far, ...
+  std::string reference;     // a checkpoint's folder name ("sft") that holds the reference's weights; empty: model.path
+};
+
+/// The first actor rank writes `folder`; the others wait. Collective over: world.
+void save(const std::string& folder, const RunState& state, RoleModels& models, const data::Tokenizer& tokenizer,
+          session::Session& session);
+
+/// Verifies and reads `folder` on every actor rank and publishes the weights. Collective over: world.
+/// Throws corrupt_data naming the file, invalid_config if it belongs to another seed or model.
+RunState resume(const std::string& folder, uint64_t seed, RoleModels& models, session::Session& session);
+
+/// The reference's weights from a checkpoint's masters. Collective over: world.
+void load_reference(const std::string& folder, RoleModels& models);
+
+}  // namespace trireme::steps

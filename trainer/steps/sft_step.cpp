@@ -1,0 +1,76 @@
+#include "trainer/steps/sft_step.h"
+
+#include <cmath>
+
+#include <ATen/TensorOperators.h>
+
+#include "runtime/base/error.h"
+#include "trainer/data/order.h"
+#include "trainer/sharding/data_parallel.h"
+
+namespace trireme::steps {
+
+using placement::Role;
+
+SftStep::SftStep(StepContext& context, const data::DataConfig& data, const SftConfig& sft, int64_t max_rows)
+    : context_(context), data_(data), sft_(sft), max_rows_(max_rows) {}
+
+observe::Metrics SftStep::run(int64_t step, int64_t total_steps) {
+  pipeline::StageRunner& stages = context_.stages;
+  session::Session& session = context_.session;
+  metrics_ = {};
+  std::vector<Example> examples;
+  const double lr = optim::learning_rate(sft_.optim, step, total_steps);
+  metrics_.mean("sft/lr", lr);
+  stages.run("data", session.has(Role::actor), [&] { examples = examples_of(step); });
+  stages.run("update_actor", session.has(Role::actor), [&] { update(examples, lr); });
+  stages.run("update_weights", [&] { publish_weights(context_.models, session); });
+  return metrics_.reduce(session.world());
+}
+
+// The whole batch, on every rank: tokenizing is cheap, and each then knows how many tokens there are in all.
+std::vector<Example> SftStep::examples_of(int64_t step) const {
+  const bool bare = sft_.bare_fraction > 0 && !context_.problems.bare.empty() &&
+                    std::floor(static_cast<double>(step + 1) * sft_.bare_fraction) >
+                        std::floor(static_cast<double>(step) * sft_.bare_fraction);
+  const auto& problems = bare ? context_.problems.bare : context_.problems.train;
+  const int64_t batch_size = bare ? sft_.bare_batch_size : sft_.train_batch_size;
+  std::vector<Example> examples;
+  for (const int64_t index : data::batch_indices(static_cast<int64_t>(problems.size()), batch_size, step,
+                                                 context_.seed ^ 0x5f74ULL, data_.shuffle)) {
+    const data::Problem& problem = problems[static_cast<size_t>(index)];
+    Example& example = examples.emplace_back();
+    example.prompt = context_.tokenizer.encode(problem.prompt);
+    example.response = context_.tokenizer.encode(problem.response);
+    if (static_cast<int64_t>(example.response.size()) >= data_.max_response_length)
+      example.response.resize(static_cast<size_t>(data_.max_response_length));
+    else
+      example.response.push_back(context_.tokenizer.eos_id());
+  }
+  return examples;
+}
+
+void SftStep::update(const std::vector<Example>& examples, double lr) {
+  RoleModels& models = context_.models;
+  comm::Communicator& ranks = context_.session.group(Role::actor);
+  int64_t tokens = 0;
+  std::vector<Example> mine;
+  for (size_t i = 0; i < examples.size(); ++i) {
+    tokens += static_cast<int64_t>(examples[i].response.size());
+    if (static_cast<int>(i % static_cast<size_t>(ranks.size())) == ranks.rank()) mine.push_back(examples[i]);
+  }
+  models.actor_parameters->zero_gradients();
+  for (const MicroBatch& micro : pack_examples(mine, max_rows_)) {
+    const at::Tensor hidden = models.actor->forward_packed(micro.batch);
+    const at::Tensor log_probs = models.actor->token_log_probs(hidden, micro.rows, micro.tokens, 1.0).log_probs_N;
+    const at::Tensor loss = -log_probs.sum() / static_cast<double>(tokens);
+    loss.backward();
+    metrics_.sum("sft/loss", loss.item<double>());
+  }
+  sharding::sum_gradients(*models.actor_parameters, ranks);
+  metrics_.mean("sft/grad_norm", models.optimizer->step(lr));
+  models.actor->refresh();
+  metrics_.sum("perf/total_num_tokens", static_cast<double>(tokens) / ranks.size());
+}
+
+}  // namespace trireme::steps

@@ -1,0 +1,33 @@
+// One step of supervised fine-tuning: examples, the loss on their responses, one update.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/observe/metrics.h"
+#include "trainer/data/data_config.h"
+#include "trainer/steps/packing.h"
+#include "trainer/steps/step_config.h"
+#include "trainer/steps/step_context.h"
+#include "trainer/steps/step_metrics.h"
+
+namespace trireme::steps {
+
+class SftStep {
+ public:
+  SftStep(StepContext& context, const data::DataConfig& data, const SftConfig& sft, int64_t max_rows);
+
+  /// Collective over: world. Ranks that are no actors take part in the agreement only.
+  observe::Metrics run(int64_t step, int64_t total_steps);
+
+ private:
+  std::vector<Example> examples_of(int64_t step) const;
+  void update(const std::vector<Example>& examples, double lr);
+
+  StepContext& context_;
+  const data::DataConfig data_;
+  const SftConfig sft_;
+  const int64_t max_rows_;
+  StepMetrics metrics_;
+};
+
+}  // namespace trireme::steps

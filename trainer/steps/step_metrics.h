@@ -1,0 +1,39 @@
+// What one rank saw of a step, put together over ranks.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/observe/metrics.h"
+
+namespace trireme::steps {
+
+class StepMetrics {
+ public:
+  /// Weighted mean over everything added on all ranks.
+  void mean(const std::string& name, double value, double weight = 1.0);
+  void sum(const std::string& name, double value);
+  void max(const std::string& name, double value);
+  void min(const std::string& name, double value);
+  /// NAME/mean, NAME/max and NAME/min.
+  void spread(const std::string& name, double value);
+  /// Root of the variance of everything added, NAME as given.
+  void deviation(const std::string& name, double value);
+
+  /// Collective over: `group`, all members. A name that only some ranks know is kept.
+  observe::Metrics reduce(comm::Communicator& group) const;
+
+ private:
+  enum class Kind : char { mean = 'm', sum = '+', max = '>', min = '<', deviation = 'd' };
+  struct Entry {
+    Kind kind = Kind::mean;
+    double a = 0.0, b = 0.0, c = 0.0;  // mean: sum, weight; deviation: sum, squares, count; else the value in a
+  };
+  Entry& at(const std::string& name, Kind kind);
+  static void merge(Entry& into, const Entry& from);
+
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace trireme::steps

@@ -1,0 +1,81 @@
+// A run from its first evaluation to its last checkpoint: phases (SFT, then the algorithm), evaluations,
+// metrics, checkpoints, and what the user reads.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/observe/metrics.h"
+#include "runtime/plan/rank_page.h"
+#include "trainer/algorithms/algorithm_config.h"
+#include "trainer/data/data_config.h"
+#include "trainer/models/model_config.h"
+#include "trainer/rollout/rollout_config.h"
+#include "trainer/steps/run_state.h"
+#include "trainer/steps/step_config.h"
+#include "trainer/steps/step_context.h"
+
+namespace trireme::steps {
+
+struct LoopConfig {
+  std::string run_dir;
+  models::ModelConfig model;
+  data::DataConfig data;
+  rollout::RolloutConfig rollout;
+  algorithms::AlgorithmConfig algorithm;
+  ActorConfig actor;
+  SftConfig sft;
+  TrainerConfig trainer;
+};
+
+class TrainingLoop {
+ public:
+  /// `stop` is set (by a signal) when the run shall end after the step under way, with a checkpoint.
+  TrainingLoop(StepContext& context, LoopConfig config, plan::RankPage& page, const std::atomic<bool>& stop);
+  ~TrainingLoop();
+
+  /// Collective over: world. Returns ok, or checkpointed where `stop` ended it.
+  ExitStatus run();
+
+ private:
+  using Step = std::function<observe::Metrics(int64_t step, int64_t total)>;
+  struct Phase {
+    std::string name;  // "sft", "grpo"
+    int64_t total_steps = 0;
+    Step step;
+    std::function<bool(int64_t done)> finished;  // ends the phase early; may be empty. Collective over: world.
+    int64_t save_freq = -1, test_freq = -1;
+  };
+
+  void start();                  // first weights, or a checkpoint's
+  bool run_phase(const Phase& phase);  // false: `stop` ended it
+  bool warm_start();
+  bool main_phase();
+  observe::Metrics run_step(const Phase& phase, int64_t step);
+  double evaluate(const std::string& label, std::span<const data::Problem> problems, bool announce);
+  void record_evaluation(const std::string& key, const std::string& label);
+  void save_checkpoint(const std::string& name);
+  void make_optimizer(const optim::OptimConfig& config);
+  bool asked_to_stop();
+  void write_summary();
+  void print(const std::string& line) const;
+  bool writes() const { return context_.session.rank() == 0; }
+
+  StepContext& context_;
+  const LoopConfig config_;
+  plan::RankPage& page_;
+  const std::atomic<bool>& stop_;
+  std::vector<std::unique_ptr<observe::MetricsSink>> sinks_;
+  RunState state_;
+  observe::Metrics evaluation_;             // of the last evaluation, to be written with the next step
+  std::map<std::string, double> seconds_;   // by stage, over the run
+  double tokens_ = 0.0, token_seconds_ = 0.0;  // of the main phase
+  int64_t metric_step_ = 0;                 // steps of all phases
+};
+
+}  // namespace trireme::steps
