@@ -1,5 +1,7 @@
 #include "trainer/rollout/engine.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -12,6 +14,8 @@ namespace {
 
 // Logits that exist at one time: 64 MiB of fp32.
 constexpr int64_t kMaxLogits = 16 << 20;
+// Logits that are worth a thread of their own.
+constexpr int64_t kLogitsPerThread = 64 << 10;
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -66,7 +70,7 @@ Engine::Engine(const models::Decoder& decoder, const RolloutConfig& config, std:
       num_pages_(pages_of(config, max_model_len)),
       stop_tokens_(flags_of(stop_ids, decoder.shape().vocab_size)),
       kv_(decoder.make_kv_slots(num_pages_ * config.page_size)),
-      sampler_(decoder.shape().vocab_size) {}
+      samplers_(at::get_num_threads(), Sampler(decoder.shape().vocab_size)) {}
 
 std::vector<Completion> Engine::generate(std::vector<Request> requests,
                                          const std::function<void(const Completion&)>& on_finished) {
@@ -93,7 +97,7 @@ std::vector<Completion> Engine::generate(std::vector<Request> requests,
 }
 
 void Engine::sample(const StepPlan& plan, const at::Tensor& hidden_TD, const Scheduler& scheduler) {
-  drawn_.clear();
+  drawn_.resize(plan.num_draws);
   const std::span<const SampledRow> sampled_rows = plan.sampled_rows;
   const int64_t vocab_size = decoder_.shape().vocab_size;
   const size_t rows_at_once = std::max<int64_t>(1, kMaxLogits / vocab_size);
@@ -103,27 +107,29 @@ void Engine::sample(const StepPlan& plan, const at::Tensor& hidden_TD, const Sch
     for (const SampledRow& row : rows) logit_rows_.push_back(row.row);
     // On a GPU the rows come to the host and are sampled here; a kernel can take this place.
     const at::Tensor logits_NV = decoder_.logits(hidden_TD, logit_rows_).cpu().contiguous();
-    const float* logits_V = logits_NV.const_data_ptr<float>();
-    for (const SampledRow& row : rows) {
-      sample_row(logits_V, row, scheduler);
-      logits_V += vocab_size;
-    }
+    const float* logits = logits_NV.const_data_ptr<float>();
+    const auto num_rows = static_cast<int64_t>(rows.size());
+    at::parallel_for(0, num_rows, ceil_div(kLogitsPerThread, vocab_size), [&](int64_t begin, int64_t end) {
+      Sampler& sampler = samplers_.at(at::get_thread_num());
+      for (int64_t i = begin; i < end; ++i) sample_row(logits + i * vocab_size, rows[i], scheduler, sampler);
+    });
   }
 }
 
-void Engine::sample_row(const float* logits_V, const SampledRow& row, const Scheduler& scheduler) {
+void Engine::sample_row(const float* logits_V, const SampledRow& row, const Scheduler& scheduler,
+                        Sampler& sampler) {
   const Request& request = scheduler.request_of(row.sequence);
   const int64_t position = scheduler.num_sampled(row.sequence);
-  if (!sampler_.load(logits_V, request.sampling, request.greedy)) {
+  if (!sampler.load(logits_V, request.sampling, request.greedy)) {
     fail(ErrorCode::internal,
-         "the decoder's logits are not numbers (request {}, response token {}): the weights "
-         "have diverged or their checkpoint is damaged",
+         "the decoder's logits are not numbers (request {}, response token {}): the weights have diverged or "
+         "their checkpoint is damaged",
          request.id, position);
   }
   const PhiloxKey key = sampling_key(request.seed, request.step);
   for (int32_t i = 0; i < row.num_draws; ++i) {
     const int32_t sample = scheduler.sample_of(row.sequence + i);
-    drawn_.push_back(sampler_.draw(sampling_uniform(key, request.id, sample, position)));
+    drawn_[row.first_draw + i] = sampler.draw(sampling_uniform(key, request.id, sample, position));
   }
 }
 

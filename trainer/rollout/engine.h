@@ -51,14 +51,14 @@ class Engine {
  private:
   void check(const std::vector<Request>& requests) const;
   void sample(const StepPlan& plan, const at::Tensor& hidden_TD, const Scheduler& scheduler);
-  void sample_row(const float* logits_V, const SampledRow& row, const Scheduler& scheduler);
+  void sample_row(const float* logits_V, const SampledRow& row, const Scheduler& scheduler, Sampler& sampler);
 
   const models::Decoder& decoder_;
   const RolloutConfig config_;
   const int64_t max_model_len_, num_pages_;
   std::vector<bool> stop_tokens_;  // one flag a token of the vocabulary
   models::KvSlots kv_;
-  Sampler sampler_;
+  std::vector<Sampler> samplers_;    // one a thread
   std::vector<int32_t> logit_rows_;  // scratch
   std::vector<SampledToken> drawn_;  // this step's tokens
   EngineStats stats_;

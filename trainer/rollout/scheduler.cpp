@@ -50,6 +50,7 @@ const StepPlan& Scheduler::plan_step() {
   batch.positions.clear();
   batch.slots.clear();
   plan_.sampled_rows.clear();
+  plan_.num_draws = 0;
   num_segments_ = 0;
   rows_left_ = max_rows_;
   short_of_pages_ = false;
@@ -166,8 +167,10 @@ void Scheduler::plan_rows(int32_t sequence, int32_t count) {
 
   if (remaining(s) > 0) return;
   const bool is_first = !progress_[s.request].has_started;
-  plan_.sampled_rows.push_back({static_cast<int32_t>(batch.tokens.size()) - 1, sequence,
-                                is_first ? static_cast<int32_t>(requests_[s.request].n) : 1});
+  const int32_t num_draws = is_first ? static_cast<int32_t>(requests_[s.request].n) : 1;
+  plan_.sampled_rows.push_back(
+      {static_cast<int32_t>(batch.tokens.size()) - 1, sequence, plan_.num_draws, num_draws});
+  plan_.num_draws += num_draws;
 }
 
 int32_t Scheduler::take_slot(Sequence& s) {
@@ -269,14 +272,12 @@ void Scheduler::keep_prompt_for_waiting() {
 
 void Scheduler::complete_step(std::span<const SampledToken> drawn,
                               const std::function<void(const Completion&)>& on_finished) {
-  size_t next = 0;
   for (const SampledRow& row : plan_.sampled_rows) {
     if (progress_[sequences_[row.sequence].request].has_started) {
-      accept(row.sequence, drawn[next]);
+      accept(row.sequence, drawn[row.first_draw]);
     } else {
-      start_samples(row, drawn.subspan(next, row.num_draws));
+      start_samples(row, drawn.subspan(row.first_draw, row.num_draws));
     }
-    next += row.num_draws;
   }
   std::erase_if(running_, [&](int32_t sequence) { return sequences_[sequence].is_finished; });
   for (const int32_t request : finished_requests_) {

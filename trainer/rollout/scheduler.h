@@ -33,12 +33,14 @@ namespace trireme::rollout {
 struct SampledRow {
   int32_t row = 0;  // of the batch
   int32_t sequence = 0;
+  int32_t first_draw = 0;  // this step's draws, of all rows, are numbered in order
   int32_t num_draws = 1;
 };
 
 struct StepPlan {
   models::ForwardBatch batch;
   std::vector<SampledRow> sampled_rows;
+  int32_t num_draws = 0;
 };
 
 struct SchedulerStats {
@@ -58,7 +60,7 @@ class Scheduler {
   /// The next forward, at least one row. Valid until the next call.
   const StepPlan& plan_step();
 
-  /// Takes the tokens drawn for plan.sampled_rows, in their order, and lets finished sequences go.
+  /// Takes the plan's draws, in their order, and lets finished sequences go.
   /// `on_finished` gets each request whose samples are all finished by now.
   void complete_step(std::span<const SampledToken> drawn,
                      const std::function<void(const Completion&)>& on_finished);
