@@ -32,7 +32,7 @@ struct Key {
   Rule rule;
   std::string unit;         // "tokens"; may be empty
   std::string explanation;  // what it does, when to change it
-  std::string verl;         // verl's name for it, where it differs (without actor_rollout_ref.)
+  std::string verl = {};    // verl's name for it, where it differs (without actor_rollout_ref.)
 
   std::string table() const;  // "actor.optim"
   std::string leaf() const;   // "lr"

@@ -38,177 +38,145 @@ Rule one_of(std::vector<std::string> choices) {
 using Keys = std::vector<Key>;
 
 void add_run(Keys& k) {
-  k.push_back(
-      {"run.name", AT(run.name), any(), "",
-       "Name of the run's folder under run.output_dir; empty takes the configuration file's name. Name runs "
-       "whose overrides differ.",
-       "trainer.experiment_name"});
-  k.push_back(
-      {"run.output_dir", AT(run.output_dir), any(), "",
-       "Run folders (logs, metrics, checkpoints) are made in here; put it on a disk with room for the "
-       "checkpoints.",
-       "trainer.default_local_dir"});
-  k.push_back(
-      {"run.seed", AT(run.seed), at_least(0), "",
-       "Everything random in the run follows from it: order of the data, sampling, random weights. The same "
-       "seed on the same kind of device gives the same numbers.",
-       "data.seed, rollout.seed"});
+  k.push_back({"run.name", AT(run.name), any(), "",
+               "Name of the run's folder under run.output_dir; empty takes the configuration file's name. "
+               "Name runs whose overrides differ.",
+               "trainer.experiment_name"});
+  k.push_back({"run.output_dir", AT(run.output_dir), any(), "",
+               "Run folders (logs, metrics, checkpoints) are made in here; put it on a disk with room for "
+               "the checkpoints.",
+               "trainer.default_local_dir"});
+  k.push_back({"run.seed", AT(run.seed), at_least(0), "",
+               "Everything random in the run follows from it: order of the data, sampling, random weights. "
+               "The same seed on the same kind of device gives the same numbers.",
+               "data.seed, rollout.seed"});
   k.push_back({"run.ranks", AT(run.ranks), between(0, 65536), "ranks",
                "Processes to start; 0 starts one per GPU, or one where there is no GPU. More ranks make a "
-               "step faster, "
-               "the results are those of the same batch.",
+               "step faster, the results are those of the same batch.",
                "trainer.n_gpus_per_node, trainer.nnodes"});
-  k.push_back(
-      {"run.threads_per_rank", AT(run.threads_per_rank), between(0, 4096), "threads",
-       "Threads that compute in one rank; 0 shares this machine's cores out evenly. Lower it where other "
-       "programs need cores.",
-       ""});
+  k.push_back({"run.threads_per_rank", AT(run.threads_per_rank), between(0, 4096), "threads",
+               "Threads that compute in one rank; 0 shares this machine's cores out evenly. Lower it where "
+               "other programs need cores."});
   k.push_back({"run.device", AT(run.device), one_of({"auto", "cpu", "cuda"}), "",
                "Where tensors live; auto takes the GPUs where there are any. Set cpu to leave a GPU alone.",
                "trainer.device"});
-  k.push_back(
-      {"run.log_level", AT(run.log_level), one_of({"debug", "info", "warn", "error"}), "",
-       "The least serious message that is still written to logs/rank-N.log; debug when something is to be "
-       "found out.",
-       ""});
+  k.push_back({"run.log_level", AT(run.log_level), one_of({"debug", "info", "warn", "error"}), "",
+               "The least serious message that is still written to logs/rank-N.log; debug when something is "
+               "to be found out."});
 }
 
 void add_placement(Keys& k) {
   k.push_back({"placement.actor", AT(placement.actor), any(), "",
                "Ranks that train the policy, as in \"0-3,6\"; empty means all. Set it together with "
-               "placement.rollout to train and generate on different GPUs.",
-               ""});
-  k.push_back(
-      {"placement.reference", AT(placement.reference), any(), "",
-       "Ranks that compute the reference's log-probabilities (only where a KL term needs them); empty means "
-       "all.",
-       ""});
-  k.push_back(
-      {"placement.rollout", AT(placement.rollout), any(), "",
-       "Ranks that generate responses; empty means all. Ranks that have both this role and the actor's share "
-       "one copy of the weights.",
-       ""});
+               "placement.rollout to train and generate on different GPUs."});
+  k.push_back({"placement.reference", AT(placement.reference), any(), "",
+               "Ranks that compute the reference's log-probabilities (only where a KL term needs them); "
+               "empty means all."});
+  k.push_back({"placement.rollout", AT(placement.rollout), any(), "",
+               "Ranks that generate responses; empty means all. Ranks that have both this role and the "
+               "actor's share one copy of the weights."});
 }
 
 void add_model(Keys& k) {
-  k.push_back(
-      {"model.path", AT(model.path), any(), "",
-       "Folder of a Hugging Face checkpoint (config.json, tokenizer.json, *.safetensors); empty draws a new "
-       "model of the shape in [model.init].",
-       ""});
+  k.push_back({"model.path", AT(model.path), any(), "",
+               "Folder of a Hugging Face checkpoint (config.json, tokenizer.json, *.safetensors); empty "
+               "draws a new model of the shape in [model.init]."});
   k.push_back({"model.tokenizer_path", AT(model.tokenizer_path), any(), "",
-               "Folder with the tokenizer.json to use where it is not model.path.", ""});
-  k.push_back(
-      {"model.dtype", AT(model.dtype), one_of({"bf16", "fp32"}), "",
-       "Precision of the arithmetic in forward and backward; master weights and sums are fp32 always. fp32 "
-       "costs time and memory, and helps when a number is to be traced.",
-       "actor.fsdp_config.dtype, rollout.dtype"});
-  k.push_back(
-      {"model.random_weights", AT(model.random_weights), any(), "",
-       "Takes shape and tokenizer from model.path but draws the weights from run.seed: for benchmarks and "
-       "tests at real sizes without the real weights.",
-       "rollout.load_format"});
+               "Folder with the tokenizer.json to use where it is not model.path."});
+  k.push_back({"model.dtype", AT(model.dtype), one_of({"bf16", "fp32"}), "",
+               "Precision of the arithmetic in forward and backward; master weights and sums are fp32 "
+               "always. fp32 costs time and memory, and helps when a number is to be traced.",
+               "actor.fsdp_config.dtype, rollout.dtype"});
+  k.push_back({"model.random_weights", AT(model.random_weights), any(), "",
+               "Takes shape and tokenizer from model.path but draws the weights from run.seed: for "
+               "benchmarks and tests at real sizes without the real weights.",
+               "rollout.load_format"});
   k.push_back({"model.init.hidden_size", AT(model.init.hidden_size), between(8, 65536), "",
-               "Width of the new model; must divide by num_attention_heads into heads of an even size.", ""});
+               "Width of the new model; must divide by num_attention_heads into heads of an even size."});
   k.push_back({"model.init.intermediate_size", AT(model.init.intermediate_size), between(8, 262144), "",
-               "Width inside the MLP of each layer; about three times hidden_size is usual.", ""});
+               "Width inside the MLP of each layer; about three times hidden_size is usual."});
   k.push_back({"model.init.num_hidden_layers", AT(model.init.num_hidden_layers), between(1, 1024), "layers",
-               "Depth of the new model.", ""});
+               "Depth of the new model."});
   k.push_back({"model.init.num_attention_heads", AT(model.init.num_attention_heads), between(1, 1024),
-               "heads", "Heads that ask, in each layer's attention.", ""});
+               "heads", "Heads that ask, in each layer's attention."});
   k.push_back(
       {"model.init.num_key_value_heads", AT(model.init.num_key_value_heads), between(1, 1024), "heads",
-       "Heads that are looked at; fewer than num_attention_heads shrink the KV cache, and must divide it.",
-       ""});
+       "Heads that are looked at; fewer than num_attention_heads shrink the KV cache, and must divide it."});
   k.push_back({"model.init.max_position_embeddings", AT(model.init.max_position_embeddings),
                between(8, 16777216), "tokens",
-               "The longest sequence (prompt and response) that the new model is meant for.", ""});
-  k.push_back(
-      {"model.init.rope_theta", AT(model.init.rope_theta), above(0), "",
-       "Base of the rotary embedding's wavelengths; raise it for long sequences, lower it for very short "
-       "ones.",
-       ""});
+               "The longest sequence (prompt and response) that the new model is meant for."});
+  k.push_back({"model.init.rope_theta", AT(model.init.rope_theta), above(0), "",
+               "Base of the rotary embedding's wavelengths; raise it for long sequences, lower it for very "
+               "short ones."});
   k.push_back({"model.init.initializer_range", AT(model.init.initializer_range), above_to(0, 10), "",
-               "Standard deviation of the new weights.", ""});
+               "Standard deviation of the new weights."});
   k.push_back({"model.init.tie_word_embeddings", AT(model.init.tie_word_embeddings), any(), "",
-               "Uses the embedding's matrix as the output head too, which saves parameters.", ""});
+               "Uses the embedding's matrix as the output head too, which saves parameters."});
 }
 
 void add_data(Keys& k) {
-  k.push_back(
-      {"data.task", AT(data.task), one_of({"files", "arithmetic"}), "",
-       "files reads data.train_files; arithmetic generates word problems from run.seed (the quickstart's "
-       "task, see [data.arithmetic]).",
-       ""});
+  k.push_back({"data.task", AT(data.task), one_of({"files", "arithmetic"}), "",
+               "files reads data.train_files; arithmetic generates word problems from run.seed (the "
+               "quickstart's task, see [data.arithmetic])."});
   k.push_back({"data.train_files", AT(data.train_files), any(), "",
-               "Files to train on, one JSON object per line. Needed where data.task = \"files\".", ""});
-  k.push_back(
-      {"data.val_files", AT(data.val_files), any(), "",
-       "Files to evaluate on, never trained on; empty holds back data.val_fraction of the training problems.",
-       ""});
+               "Files to train on, one JSON object per line. Needed where data.task = \"files\"."});
+  k.push_back({"data.val_files", AT(data.val_files), any(), "",
+               "Files to evaluate on, never trained on; empty holds back data.val_fraction of the training "
+               "problems."});
   k.push_back({"data.format", AT(data.format), one_of({"auto", "jsonl"}), "",
-               "How the files are written; auto goes by the file's ending.", ""});
-  k.push_back(
-      {"data.prompt_key", AT(data.prompt_key), any(), "",
-       "The column with the prompt: a string, or a list of {role, content} messages. \"question\" for GSM8K.",
-       ""});
+               "How the files are written; auto goes by the file's ending."});
+  k.push_back({"data.prompt_key", AT(data.prompt_key), any(), "",
+               "The column with the prompt: a string, or a list of {role, content} messages. \"question\" "
+               "for GSM8K."});
   k.push_back({"data.answer_key", AT(data.answer_key), any(), "",
                "The column with the ground truth that the reward compares with.",
                "reward_model.ground_truth"});
+  k.push_back({"data.prompt_template", AT(data.prompt_template), any(), "",
+               "Text around each prompt; {prompt} is replaced by it. The place for instructions such as how "
+               "to write the final answer."});
   k.push_back(
-      {"data.prompt_template", AT(data.prompt_template), any(), "",
-       "Text around each prompt; {prompt} is replaced by it. The place for instructions such as how to write "
-       "the final answer.",
-       ""});
-  k.push_back({"data.train_batch_size", AT(data.train_batch_size), between(1, 1 << 24), "prompts",
-               "Prompts per step; each is answered rollout.n times. Larger is steadier, and slower per step.",
-               ""});
+      {"data.train_batch_size", AT(data.train_batch_size), between(1, 1 << 24), "prompts",
+       "Prompts per step; each is answered rollout.n times. Larger is steadier, and slower per step."});
   k.push_back({"data.max_prompt_length", AT(data.max_prompt_length), between(1, 1 << 24), "tokens",
-               "Longest prompt that is accepted; see data.filter_overlong_prompts for longer ones.", ""});
+               "Longest prompt that is accepted; see data.filter_overlong_prompts for longer ones."});
   k.push_back(
       {"data.max_response_length", AT(data.max_response_length), between(1, 1 << 24), "tokens",
-       "Generation stops here; raise it when response_length/clip_ratio says that many responses are cut.",
-       ""});
+       "Generation stops here; raise it when response_length/clip_ratio says that many responses are cut."});
   k.push_back({"data.train_max_samples", AT(data.train_max_samples), positive_or(-1), "problems",
-               "Uses only that many training problems, for trials; -1 uses all.", ""});
-  k.push_back({"data.val_max_samples", AT(data.val_max_samples), positive_or(-1), "problems",
-               "Evaluates on only that many problems; -1 uses all. Lower it when evaluation takes too long.",
-               ""});
+               "Uses only that many training problems, for trials; -1 uses all."});
+  k.push_back(
+      {"data.val_max_samples", AT(data.val_max_samples), positive_or(-1), "problems",
+       "Evaluates on only that many problems; -1 uses all. Lower it when evaluation takes too long."});
   k.push_back({"data.val_fraction", AT(data.val_fraction), from_below(0, 1), "of the problems",
-               "Share of the training problems held back for evaluation where data.val_files is empty.", ""});
+               "Share of the training problems held back for evaluation where data.val_files is empty."});
   k.push_back(
       {"data.shuffle", AT(data.shuffle), any(), "",
-       "Draws a new order of the problems for every epoch (from run.seed); false keeps the files' order.",
-       ""});
+       "Draws a new order of the problems for every epoch (from run.seed); false keeps the files' order."});
   k.push_back(
       {"data.filter_overlong_prompts", AT(data.filter_overlong_prompts), any(), "",
-       "Drops prompts above data.max_prompt_length; false makes them an error that names their lines.", ""});
+       "Drops prompts above data.max_prompt_length; false makes them an error that names their lines."});
   k.push_back({"data.arithmetic.min_operand", AT(data.arithmetic.min_operand), between(0, 999), "",
-               "Smallest number in a problem.", ""});
+               "Smallest number in a problem."});
   k.push_back({"data.arithmetic.max_operand", AT(data.arithmetic.max_operand), between(0, 999), "",
-               "Largest number in a problem; larger numbers take longer to learn.", ""});
+               "Largest number in a problem; larger numbers take longer to learn."});
   k.push_back({"data.arithmetic.held_out_fraction", AT(data.arithmetic.held_out_fraction),
                Rule{.min = 0, .max = 1, .above_min = true, .below_max = true}, "of the pairs",
-               "Share of the unordered pairs of operands that training never sees, in either order.", ""});
+               "Share of the unordered pairs of operands that training never sees, in either order."});
   k.push_back({"data.arithmetic.num_val", AT(data.arithmetic.num_val), at_least(1), "problems",
-               "Held-out problems to evaluate on; more make the accuracy surer, and evaluation slower.", ""});
+               "Held-out problems to evaluate on; more make the accuracy surer, and evaluation slower."});
 }
 
 void add_algorithm(Keys& k) {
-  k.push_back(
-      {"algorithm.name", AT(algorithm.name), one_of({"grpo", "sft"}), "",
-       "The objective: grpo (reinforcement learning with the other samples of a prompt as the baseline) or "
-       "sft (supervised fine-tuning, see [sft]).",
-       "algorithm.adv_estimator"});
-  k.push_back(
-      {"algorithm.norm_adv_by_std_in_grpo", AT(algorithm.norm_adv_by_std_in_grpo), any(), "",
-       "Divides a group's advantages by its standard deviation; false is Dr. GRPO, which does not favour "
-       "prompts whose rewards hardly vary.",
-       ""});
+  k.push_back({"algorithm.name", AT(algorithm.name), one_of({"grpo", "sft"}), "",
+               "The objective: grpo (reinforcement learning with the other samples of a prompt as the "
+               "baseline) or sft (supervised fine-tuning, see [sft]).",
+               "algorithm.adv_estimator"});
+  k.push_back({"algorithm.norm_adv_by_std_in_grpo", AT(algorithm.norm_adv_by_std_in_grpo), any(), "",
+               "Divides a group's advantages by its standard deviation; false is Dr. GRPO, which does not "
+               "favour prompts whose rewards hardly vary."});
   k.push_back({"algorithm.use_kl_in_reward", AT(algorithm.use_kl_in_reward), any(), "",
                "Subtracts algorithm.kl_coef times the KL to the reference from each token's reward. "
-               "actor.use_kl_loss is GRPO's usual place for it.",
-               ""});
+               "actor.use_kl_loss is GRPO's usual place for it."});
   k.push_back({"algorithm.kl_coef", AT(algorithm.kl_coef), at_least(0), "",
                "Weight of the KL in the reward, where algorithm.use_kl_in_reward is on.",
                "algorithm.kl_ctrl.kl_coef"});
@@ -221,159 +189,131 @@ void add_optim(Keys& k, const std::string& table, const std::string& verl,
   [](RunConfig & c) -> auto& { \
     return Optim{}(c).member;  \
   }
-  k.push_back(
-      {table + ".lr", IN_OPTIM(lr), at_least(0), "",
-       "AdamW's peak learning rate. About 1e-6 for reinforcement learning of a pretrained model, 1e-5 for "
-       "its "
-       "fine-tuning, 1e-4 to 1e-3 for a tiny model from random weights. The first thing to lower when a run "
-       "collapses.",
-       ""});
+  k.push_back({table + ".lr", IN_OPTIM(lr), at_least(0), "",
+               "AdamW's peak learning rate. About 1e-6 for reinforcement learning of a pretrained model, "
+               "1e-5 for its fine-tuning, 1e-4 to 1e-3 for a tiny model from random weights. The first thing "
+               "to lower when a run collapses."});
   k.push_back({table + ".beta1", IN_OPTIM(beta1), from_below(0, 1), "",
                "Decay of AdamW's average of the gradient.", verl + ".betas[0]"});
   k.push_back({table + ".beta2", IN_OPTIM(beta2), from_below(0, 1), "",
                "Decay of AdamW's average of the squared gradient; lower (0.95) follows changes faster.",
                verl + ".betas[1]"});
   k.push_back({table + ".eps", IN_OPTIM(eps), above(0), "",
-               "Added to AdamW's denominator, so that weights without gradient stay put.", ""});
+               "Added to AdamW's denominator, so that weights without gradient stay put."});
   k.push_back({table + ".weight_decay", IN_OPTIM(weight_decay), at_least(0), "",
-               "Decoupled weight decay, times the learning rate, at every update.", ""});
+               "Decoupled weight decay, times the learning rate, at every update."});
   k.push_back({table + ".grad_clip", IN_OPTIM(grad_clip), at_least(0), "",
                "Scales the gradient down to this global norm where it is larger; 0 never does.",
                verl + ".clip_grad"});
   k.push_back({table + ".lr_warmup_steps", IN_OPTIM(lr_warmup_steps), at_least(0), "updates",
-               "The learning rate rises linearly over these first updates.", ""});
+               "The learning rate rises linearly over these first updates."});
   k.push_back({table + ".lr_scheduler_type", IN_OPTIM(lr_scheduler_type),
                one_of({"constant", "linear", "cosine"}), "",
-               "How the learning rate goes on after the warm-up, until the last update.", ""});
+               "How the learning rate goes on after the warm-up, until the last update."});
   k.push_back({table + ".min_lr_ratio", IN_OPTIM(min_lr_ratio), between(0, 1), "of lr",
-               "What linear and cosine end at.", ""});
+               "What linear and cosine end at."});
 #undef IN_OPTIM
 }
 
 void add_actor(Keys& k) {
-  k.push_back(
-      {"actor.ppo_mini_batch_size", AT(actor.ppo_mini_batch_size), at_least(0), "prompts",
-       "Prompts per optimizer update; must divide data.train_batch_size, and 0 takes all of it (one update "
-       "per step, fully on-policy). Smaller makes more updates of each batch.",
-       ""});
-  k.push_back(
-      {"actor.ppo_epochs", AT(actor.ppo_epochs), between(1, 1000), "passes",
-       "Passes over each batch; more than 1 learns more from each sample, at the price of being off-policy.",
-       ""});
-  k.push_back(
-      {"actor.ppo_max_token_len_per_rank", AT(actor.ppo_max_token_len_per_rank), between(1, 1 << 28),
-       "tokens",
-       "Tokens of one forward and backward on one rank; sequences are packed up to it, whatever it is the "
-       "result is the same. Lower it when memory runs out.",
-       "actor.ppo_max_token_len_per_gpu"});
+  k.push_back({"actor.ppo_mini_batch_size", AT(actor.ppo_mini_batch_size), at_least(0), "prompts",
+               "Prompts per optimizer update; must divide data.train_batch_size, and 0 takes all of it (one "
+               "update per step, fully on-policy). Smaller makes more updates of each batch."});
+  k.push_back({"actor.ppo_epochs", AT(actor.ppo_epochs), between(1, 1000), "passes",
+               "Passes over each batch; more than 1 learns more from each sample, at the price of being "
+               "off-policy."});
+  k.push_back({"actor.ppo_max_token_len_per_rank", AT(actor.ppo_max_token_len_per_rank), between(1, 1 << 28),
+               "tokens",
+               "Tokens of one forward and backward on one rank; sequences are packed up to it, whatever it "
+               "is the result is the same. Lower it when memory runs out.",
+               "actor.ppo_max_token_len_per_gpu"});
   k.push_back({"actor.clip_ratio_low", AT(actor.loss.clip_ratio_low), between(0, 1), "",
-               "The probability ratio is clipped below 1 - this.", ""});
-  k.push_back(
-      {"actor.clip_ratio_high", AT(actor.loss.clip_ratio_high), at_least(0), "",
-       "The probability ratio is clipped above 1 + this; larger than clip_ratio_low (0.28) keeps entropy up.",
-       ""});
+               "The probability ratio is clipped below 1 - this."});
+  k.push_back({"actor.clip_ratio_high", AT(actor.loss.clip_ratio_high), at_least(0), "",
+               "The probability ratio is clipped above 1 + this; larger than clip_ratio_low (0.28) keeps "
+               "entropy up."});
   k.push_back({"actor.clip_ratio_c", AT(actor.loss.clip_ratio_c), above(1), "",
-               "Dual clip: bounds the loss at this many times a negative advantage.", ""});
-  k.push_back(
-      {"actor.loss_agg_mode", AT(actor.loss.loss_agg_mode),
-       one_of({"token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"}), "",
-       "How tokens' losses become one number, over the whole mini-batch: token-mean weighs all tokens alike, "
-       "seq-mean-token-mean all responses, the sums grow with length.",
-       ""});
+               "Dual clip: bounds the loss at this many times a negative advantage."});
+  k.push_back({"actor.loss_agg_mode", AT(actor.loss.loss_agg_mode),
+               one_of({"token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"}),
+               "",
+               "How tokens' losses become one number, over the whole mini-batch: token-mean weighs all "
+               "tokens alike, seq-mean-token-mean all responses, the sums grow with length."});
   k.push_back({"actor.entropy_coeff", AT(actor.loss.entropy_coeff), any(), "",
-               "Weight of the entropy bonus; a small positive value (0.001) keeps sampling varied.", ""});
-  k.push_back(
-      {"actor.use_kl_loss", AT(actor.loss.use_kl_loss), any(), "",
-       "Adds the KL to the reference (the model at the start of the run) to the loss; costs a second copy of "
-       "the weights and a forward per step.",
-       ""});
+               "Weight of the entropy bonus; a small positive value (0.001) keeps sampling varied."});
+  k.push_back({"actor.use_kl_loss", AT(actor.loss.use_kl_loss), any(), "",
+               "Adds the KL to the reference (the model at the start of the run) to the loss; costs a second "
+               "copy of the weights and a forward per step."});
   k.push_back({"actor.kl_loss_coef", AT(actor.loss.kl_loss_coef), at_least(0), "",
-               "Weight of that KL; larger stays closer to the reference.", ""});
+               "Weight of that KL; larger stays closer to the reference."});
   k.push_back(
       {"actor.kl_loss_type", AT(actor.loss.kl_loss_type), one_of({"kl", "abs", "mse", "low_var_kl"}), "",
-       "Estimator of the KL from the sampled tokens; low_var_kl is never negative and varies least.", ""});
+       "Estimator of the KL from the sampled tokens; low_var_kl is never negative and varies least."});
   add_optim(k, "actor.optim", "actor.optim", AT(actor.optim));
 }
 
 void add_rollout(Keys& k) {
-  k.push_back(
-      {"rollout.n", AT(rollout.n), between(1, 65536), "responses",
-       "Responses sampled for each prompt: the group that GRPO compares, so at least 2 there; 5 to 16 is "
-       "usual.",
-       ""});
-  k.push_back(
-      {"rollout.temperature", AT(rollout.sampling.temperature), above_to(0, 100), "",
-       "Divides the logits before sampling, and in the loss too. 1 trains what is sampled; evaluation is "
-       "greedy.",
-       ""});
+  k.push_back({"rollout.n", AT(rollout.n), between(1, 65536), "responses",
+               "Responses sampled for each prompt: the group that GRPO compares, so at least 2 there; 5 to "
+               "16 is usual."});
+  k.push_back({"rollout.temperature", AT(rollout.sampling.temperature), above_to(0, 100), "",
+               "Divides the logits before sampling, and in the loss too. 1 trains what is sampled; "
+               "evaluation is greedy."});
   k.push_back({"rollout.top_k", AT(rollout.sampling.top_k), positive_or(-1), "tokens",
-               "Samples among the likeliest tokens only; -1 among all, as training should.", ""});
+               "Samples among the likeliest tokens only; -1 among all, as training should."});
+  k.push_back({"rollout.top_p", AT(rollout.sampling.top_p), above_to(0, 1), "",
+               "Samples among the likeliest tokens that hold this much probability together; 1 is off, as "
+               "training should be."});
   k.push_back(
-      {"rollout.top_p", AT(rollout.sampling.top_p), above_to(0, 1), "",
-       "Samples among the likeliest tokens that hold this much probability together; 1 is off, as training "
-       "should be.",
-       ""});
-  k.push_back({"rollout.max_num_seqs", AT(rollout.max_num_seqs), between(1, 1 << 20), "sequences",
-               "Sequences decoded together on one rank; more are faster until memory or arithmetic is full.",
-               ""});
-  k.push_back(
-      {"rollout.max_num_batched_tokens", AT(rollout.max_num_batched_tokens), between(1, 1 << 28), "tokens",
-       "Tokens of one forward of generation, prompts and new tokens together; lower it when memory runs out.",
-       ""});
+      {"rollout.max_num_seqs", AT(rollout.max_num_seqs), between(1, 1 << 20), "sequences",
+       "Sequences decoded together on one rank; more are faster until memory or arithmetic is full."});
+  k.push_back({"rollout.max_num_batched_tokens", AT(rollout.max_num_batched_tokens), between(1, 1 << 28),
+               "tokens",
+               "Tokens of one forward of generation, prompts and new tokens together; lower it when memory "
+               "runs out."});
   k.push_back({"rollout.page_size", AT(rollout.page_size), between(1, 4096), "tokens",
-               "Tokens per page of the KV cache; smaller wastes less of the last page.", ""});
+               "Tokens per page of the KV cache; smaller wastes less of the last page."});
   k.push_back({"rollout.kv_cache_tokens", AT(rollout.kv_cache_tokens), at_least(0), "tokens",
                "Size of the KV cache on one rank; 0 makes room for max_num_seqs sequences of full length. "
-               "Lower it to "
-               "save memory: sequences then wait, or are begun anew, the results stay.",
+               "Lower it to save memory: sequences then wait, or are begun anew, the results stay.",
                "rollout.gpu_memory_utilization"});
 }
 
 void add_reward(Keys& k) {
-  k.push_back(
-      {"reward.name", AT(reward.name), one_of({"gsm8k", "exact_match", "arithmetic"}), "",
-       "The rule that judges a response: gsm8k compares the number after ####, exact_match the whole text, "
-       "arithmetic the number after the equals sign.",
-       "reward.custom_reward_function"});
-  k.push_back({"reward.correct", AT(reward.correct), any(), "", "Reward of a correct answer.", ""});
-  k.push_back(
-      {"reward.format_only", AT(reward.format_only), any(), "",
-       "Reward of a wrong answer in the right form; a little (0.1) helps a model that does not yet know the "
-       "form.",
-       ""});
-  k.push_back({"reward.wrong", AT(reward.wrong), any(), "", "Reward of everything else.", ""});
+  k.push_back({"reward.name", AT(reward.name), one_of({"gsm8k", "exact_match", "arithmetic"}), "",
+               "The rule that judges a response: gsm8k compares the number after ####, exact_match the whole "
+               "text, arithmetic the number after the equals sign.",
+               "reward.custom_reward_function"});
+  k.push_back({"reward.correct", AT(reward.correct), any(), "", "Reward of a correct answer."});
+  k.push_back({"reward.format_only", AT(reward.format_only), any(), "",
+               "Reward of a wrong answer in the right form; a little (0.1) helps a model that does not yet "
+               "know the form."});
+  k.push_back({"reward.wrong", AT(reward.wrong), any(), "", "Reward of everything else."});
 }
 
 void add_sft(Keys& k) {
-  k.push_back(
-      {"sft.warm_start", AT(sft.warm_start), any(), "",
-       "Runs sft.max_steps of supervised fine-tuning before the algorithm: for a model that cannot yet get "
-       "any reward.",
-       ""});
-  k.push_back(
-      {"sft.max_steps", AT(sft.max_steps), at_least(0), "steps",
-       "Steps of supervised fine-tuning at most; 0 goes trainer.total_epochs over the data (algorithm.name = "
-       "\"sft\" only).",
-       ""});
+  k.push_back({"sft.warm_start", AT(sft.warm_start), any(), "",
+               "Runs sft.max_steps of supervised fine-tuning before the algorithm: for a model that cannot "
+               "yet get any reward."});
+  k.push_back({"sft.max_steps", AT(sft.max_steps), at_least(0), "steps",
+               "Steps of supervised fine-tuning at most; 0 goes trainer.total_epochs over the data "
+               "(algorithm.name = \"sft\" only)."});
   k.push_back({"sft.train_batch_size", AT(sft.train_batch_size), between(1, 1 << 24), "examples",
                "Examples per step, one update each.", "data.train_batch_size"});
-  k.push_back(
-      {"sft.bare_fraction", AT(sft.bare_fraction), between(0, 1), "of the steps",
-       "Share of the steps that train on bare expressions (17+25=42) instead of word problems; data.task = "
-       "\"arithmetic\" only.",
-       ""});
+  k.push_back({"sft.bare_fraction", AT(sft.bare_fraction), between(0, 1), "of the steps",
+               "Share of the steps that train on bare expressions (17+25=42) instead of word problems; "
+               "data.task = \"arithmetic\" only."});
   k.push_back({"sft.bare_batch_size", AT(sft.bare_batch_size), between(1, 1 << 24), "examples",
-               "Bare expressions in such a step.", ""});
+               "Bare expressions in such a step."});
   k.push_back({"sft.stop_at_accuracy", AT(sft.stop_at_accuracy), between(0, 1), "",
                "Stops early once greedy accuracy on training problems reaches this, so that room is left for "
-               "reinforcement learning; 0 never stops early.",
-               ""});
+               "reinforcement learning; 0 never stops early."});
   k.push_back({"sft.stop_check_freq", AT(sft.stop_check_freq), at_least(1), "steps",
-               "How often that accuracy is measured.", ""});
+               "How often that accuracy is measured."});
   k.push_back({"sft.stop_check_from", AT(sft.stop_check_from), at_least(0), "steps",
-               "The first step at which it is measured.", ""});
+               "The first step at which it is measured."});
   k.push_back({"sft.stop_check_samples", AT(sft.stop_check_samples), at_least(1), "problems",
-               "Training problems that it is measured on; more are surer, and slower.", ""});
+               "Training problems that it is measured on; more are surer, and slower."});
   k.push_back({"sft.response_key", AT(sft.response_key), any(), "",
                "The column of the data files that holds the text to learn.", "data.response_key"});
   add_optim(k, "sft.optim", "optim", AT(sft.optim));
@@ -381,25 +321,23 @@ void add_sft(Keys& k) {
 
 void add_trainer(Keys& k) {
   k.push_back({"trainer.total_epochs", AT(trainer.total_epochs), at_least(1), "epochs",
-               "Passes over the training problems, where trainer.total_training_steps is 0.", ""});
+               "Passes over the training problems, where trainer.total_training_steps is 0."});
   k.push_back({"trainer.total_training_steps", AT(trainer.total_training_steps), at_least(0), "steps",
-               "Steps to train; 0 goes by trainer.total_epochs.", ""});
+               "Steps to train; 0 goes by trainer.total_epochs."});
   k.push_back(
       {"trainer.test_freq", AT(trainer.test_freq), positive_or(-1), "steps",
-       "Steps between evaluations; -1 evaluates only before (see trainer.val_before_train) and after.", ""});
+       "Steps between evaluations; -1 evaluates only before (see trainer.val_before_train) and after."});
   k.push_back(
       {"trainer.save_freq", AT(trainer.save_freq), positive_or(-1), "steps",
-       "Steps between checkpoints; -1 writes only the last. A run that dies goes on from the newest one.",
-       ""});
+       "Steps between checkpoints; -1 writes only the last. A run that dies goes on from the newest one."});
   k.push_back({"trainer.val_before_train", AT(trainer.val_before_train), any(), "",
-               "Evaluates the model before the first step, to have something to compare with.", ""});
+               "Evaluates the model before the first step, to have something to compare with."});
   k.push_back({"trainer.max_checkpoints_to_keep", AT(trainer.max_checkpoints_to_keep), at_least(0),
                "checkpoints", "Deletes the oldest checkpoints above this number; 0 keeps all.",
                "trainer.max_actor_ckpt_to_keep"});
   k.push_back({"trainer.resume", AT(trainer.resume), any(), "",
                "auto goes on from the run folder's newest checkpoint if there is one, never starts anew, "
-               "anything else "
-               "is the folder of a checkpoint to go on from.",
+               "anything else is the folder of a checkpoint to go on from.",
                "trainer.resume_mode, trainer.resume_from_path"});
 }
 
