@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes trainer/data/unicode_tables.inc: letters, numbers, white space and canonical (de)composition.
+"""Writes trainer/data/unicode_tables.inc: letters, numbers, white space (Unicode 16.0) and canonical
+(de)composition (Unicode 9.0): the versions that Hugging Face's tokenizers 0.23 has, so that ids are the same.
 
     pip install unicodedata2==16.0.0
     tools/make_unicode_tables.py > trainer/data/unicode_tables.inc
@@ -11,8 +12,20 @@ import unicodedata2 as unicode
 # PropList.txt, White_Space: Python knows it only mixed with other properties.
 WHITE_SPACE = [(0x9, 0xD), (0x20, 0x20), (0x85, 0x85), (0xA0, 0xA0), (0x1680, 0x1680), (0x2000, 0x200A),
                (0x2028, 0x2029), (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000)]
+# Characters younger than Unicode 9.0 that have a combining class or a decomposition. Those of older ones
+# never change (the standard's stability policy), so 16.0 without these is 9.0.
+AFTER_9 = [(0x7FD, 0x7FD), (0x897, 0x89F), (0x8CA, 0x8D3), (0x9FE, 0x9FE), (0xC3C, 0xC3C), (0xD3B, 0xD3C),
+           (0xEBA, 0xEBA), (0x1715, 0x1715), (0x1ABF, 0x1ACE), (0x1DF6, 0x1DFA), (0xA82C, 0xA82C),
+           (0x105C9, 0x105C9), (0x105E4, 0x105E4), (0x10D24, 0x10D27), (0x10D69, 0x10D6D), (0x10EAB, 0x10EAC),
+           (0x10EFD, 0x10EFF), (0x10F46, 0x10F50), (0x10F82, 0x10F85), (0x11070, 0x11070), (0x1133B, 0x1133B),
+           (0x11383, 0x11391), (0x113C5, 0x113D0), (0x1145E, 0x1145E), (0x11839, 0x1183A), (0x11938, 0x11943),
+           (0x119E0, 0x119E0), (0x11A34, 0x11A34), (0x11A47, 0x11A47), (0x11A99, 0x11A99), (0x11D42, 0x11D45),
+           (0x11D97, 0x11D97), (0x11F41, 0x11F42), (0x16121, 0x1612F), (0x16D68, 0x16D6A), (0x16FF0, 0x16FF1),
+           (0x1E08F, 0x1E08F), (0x1E130, 0x1E136), (0x1E2AE, 0x1E2AE), (0x1E2EC, 0x1E2EF), (0x1E4EC, 0x1E4EF),
+           (0x1E5EE, 0x1E5EF)]
 HANGUL = range(0xAC00, 0xD7A4)  # composed by arithmetic
 CODES = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
+NFC_CODES = [c for c in CODES if not any(first <= c <= last for first, last in AFTER_9)]
 
 
 def ranges(codes):
@@ -40,13 +53,13 @@ def write(name, element, rows):
 def main():
     if unicode.unidata_version != "16.0.0":
         sys.exit(f"this needs Unicode 16.0.0, not {unicode.unidata_version}")
-    print("// Made by tools/make_unicode_tables.py from Unicode 16.0.0. clang-format off")
+    print("// Made by tools/make_unicode_tables.py from Unicode 16.0 and 9.0. clang-format off")
     write("kLetters", "Range", ranges(c for c in CODES if unicode.category(chr(c))[0] == "L"))
     write("kNumbers", "Range", ranges(c for c in CODES if unicode.category(chr(c))[0] == "N"))
     write("kSpaces", "Range", WHITE_SPACE)
 
     classes = []
-    for code in CODES:
+    for code in NFC_CODES:
         value = unicode.combining(chr(code))
         if value == 0:
             continue
@@ -57,7 +70,7 @@ def main():
     write("kCombiningClasses", "ClassRange", classes)
 
     pairs, singles = [], []
-    for code in CODES:
+    for code in NFC_CODES:
         parts = unicode.decomposition(chr(code)).split()
         if not parts or parts[0].startswith("<") or code in HANGUL:
             continue

@@ -1,4 +1,5 @@
-// What tokenizers need to know of characters, by Unicode 16.0 (tables: tools/make_unicode_tables.py).
+// What tokenizers need to know of characters (tables: tools/make_unicode_tables.py): classes by Unicode 16.0,
+// normalization by Unicode 9.0, as Hugging Face's tokenizers have them, so that ids are the same.
 #pragma once
 
 #include <string>
