@@ -1,0 +1,313 @@
+#include "trainer/weights/hf_checkpoint.h"
+
+#include <cmath>
+#include <optional>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/rand.h>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/files.h"
+#include "tests/trainer/weights/raw_file.h"
+#include "trainer/weights/tensors.h"
+
+namespace trireme::weights {
+namespace {
+
+namespace fs = std::filesystem;
+using models::DecoderShape;
+using models::ParameterSet;
+
+ParameterSet empty_set(const DecoderShape& shape) {
+  return ParameterSet(models::parameter_specs(shape), at::Device(at::kCPU));
+}
+
+void expect_pattern(const ParameterSet& parameters) {
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const std::string& name = parameters.spec(i).name;
+    const float* values = parameters.parameter(i).const_data_ptr<float>();
+    for (int64_t k = 0; k < parameters.spec(i).numel(); ++k)
+      ASSERT_EQ(values[k], pattern(name, k)) << name << " element " << k;
+  }
+}
+
+ParameterSet patterned_set(const DecoderShape& shape) {
+  ParameterSet parameters = empty_set(shape);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    float* values = parameters.parameter(i).mutable_data_ptr<float>();
+    for (int64_t k = 0; k < parameters.spec(i).numel(); ++k)
+      values[k] = static_cast<float>(pattern(parameters.spec(i).name, k));
+  }
+  return parameters;
+}
+
+class HfCheckpoint : public InFolder {
+ protected:
+  using Tensors = std::map<std::string, at::Tensor>;
+  DecoderShape tied_ = DecoderShape::from_folder(golden("tied-bf16"));
+  DecoderShape untied_ = DecoderShape::from_folder(golden("sharded-fp32"));
+
+  Tensors golden_tensors() const { return read_tensors(golden("tied-bf16/model.safetensors")); }
+  void put_tensors(const Tensors& tensors, const std::string& file = "model.safetensors") const {
+    write_tensors(path(file), {tensors.begin(), tensors.end()});
+  }
+  void put_index(const std::map<std::string, std::string>& shards) const {
+    put("model.safetensors.index.json",
+        nlohmann::json{{"metadata", {{"total_size", 1}}}, {"weight_map", shards}}.dump());
+  }
+  void expect_loads(const DecoderShape& shape) const {
+    ParameterSet parameters = empty_set(shape);
+    load(folder_.string(), shape, parameters);
+    expect_pattern(parameters);
+  }
+  /// The message of the refusal; nothing may have been changed by then.
+  std::string refusal(ErrorCode code, const DecoderShape& shape) const {
+    ParameterSet parameters = empty_set(shape);
+    parameters.flat().fill_(7);
+    const std::string text = message(code, [&] { load(folder_.string(), shape, parameters); });
+    EXPECT_TRUE(at::equal(parameters.flat(), at::full_like(parameters.flat(), 7)));
+    return text;
+  }
+};
+
+TEST_F(HfCheckpoint, LoadsWhatTransformersSaved) {
+  ParameterSet tied = empty_set(tied_), untied = empty_set(untied_);
+  load(golden("tied-bf16"), tied_, tied);
+  expect_pattern(tied);
+  load(golden("sharded-fp32"), untied_, untied);
+  expect_pattern(untied);
+}
+
+TEST_F(HfCheckpoint, LoadsHalfPrecision) {
+  Tensors tensors = golden_tensors();
+  for (auto& [name, tensor] : tensors) tensor = tensor.to(at::kHalf);
+  put_tensors(tensors);
+  expect_loads(tied_);
+}
+
+TEST_F(HfCheckpoint, LoadsABareDecoderWithoutThePrefix) {
+  Tensors bare;
+  for (const auto& [name, tensor] : golden_tensors())
+    bare[name.substr(std::string("model.").size())] = tensor;
+  put_tensors(bare);
+  expect_loads(tied_);
+}
+
+TEST_F(HfCheckpoint, IgnoresRotaryBuffersAndARepeatedHead) {
+  Tensors tensors = golden_tensors();
+  tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = at::full({2}, 1.0);
+  tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"];
+  put_tensors(tensors);
+  expect_loads(tied_);
+}
+
+TEST_F(HfCheckpoint, RefusesAHeadThatDiffersFromTiedEmbeddings) {
+  Tensors tensors = golden_tensors();
+  tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"] + 1;
+  put_tensors(tensors);
+  EXPECT_HAS(refusal(ErrorCode::invalid_config, tied_),
+             "tensor lm_head.weight differs from model.embed_tokens.weight, but config.json ties them");
+}
+
+TEST_F(HfCheckpoint, ListsEveryTensorThatDoesNotFit) {
+  Tensors tensors = golden_tensors();
+  tensors.erase("model.norm.weight");
+  tensors.erase("model.layers.1.mlp.up_proj.weight");
+  tensors["model.layers.2.mlp.up_proj.weight"] = at::full({2}, 1.0);
+  tensors["visual.weight"] = at::full({2}, 1.0);
+  tensors["model.layers.0.self_attn.q_proj.weight"] = at::full({16, 15}, 1.0);
+  tensors["model.layers.0.self_attn.q_proj.bias"] = at::full({16}, 1, at::kLong);
+  put_tensors(tensors);
+  const std::string text = refusal(ErrorCode::invalid_config, untied_);
+  for (const char* line :
+       {"tensor model.norm.weight is missing", "tensor model.layers.1.mlp.up_proj.weight is missing",
+        "tensor lm_head.weight is missing; config.json says that the head is not tied",
+        "tensor model.layers.2.mlp.up_proj.weight is left over", "tensor visual.weight is left over",
+        "tensor model.layers.0.self_attn.q_proj.weight has shape [16, 15], config.json asks for [16, 16]",
+        "tensor model.layers.0.self_attn.q_proj.bias is I64; weights must be BF16, F16 or F32"})
+    EXPECT_HAS(text, line);
+  EXPECT_EQ(std::ranges::count(text, '\n'), 7) << text;
+}
+
+TEST_F(HfCheckpoint, AFolderWithoutWeightsIsIo) {
+  EXPECT_HAS(refusal(ErrorCode::io, tied_), "holds neither model.safetensors nor");
+  put("pytorch_model.bin", "");
+  EXPECT_HAS(refusal(ErrorCode::io, tied_), "pickle format");
+  ParameterSet parameters = empty_set(tied_);
+  EXPECT_HAS(message(ErrorCode::io, [&] { load(path("absent"), tied_, parameters); }),
+             "there is no such folder");
+}
+
+TEST_F(HfCheckpoint, ADamagedFileIsCorrupt) {
+  const std::string whole = files::read(golden("tied-bf16/model.safetensors"));
+  put("model.safetensors", whole.substr(0, whole.size() - 1));
+  EXPECT_HAS(refusal(ErrorCode::corrupt_data, tied_), path("model.safetensors"));
+}
+
+TEST_F(HfCheckpoint, AnIndexMustFitItsShards) {
+  Tensors first, second;
+  std::map<std::string, std::string> shards;
+  for (const auto& [name, tensor] : golden_tensors()) {
+    auto& part = first.size() <= second.size() ? first : second;
+    part[name] = tensor;
+    shards[name] = &part == &first ? "a.safetensors" : "b.safetensors";
+  }
+  put_tensors(first, "a.safetensors");
+  put_index(shards);
+  EXPECT_HAS(refusal(ErrorCode::io, tied_), path("b.safetensors"));
+  put_tensors(second, "b.safetensors");
+  expect_loads(tied_);
+
+  auto wrong = shards;
+  wrong["model.norm.weight"] =
+      shards["model.norm.weight"] == "a.safetensors" ? "b.safetensors" : "a.safetensors";
+  put_index(wrong);
+  EXPECT_HAS(refusal(ErrorCode::invalid_config, tied_),
+             "tensor model.norm.weight is not in " + wrong["model.norm.weight"]);
+
+  put_index(shards);
+  second[first.begin()->first] = first.begin()->second;
+  put_tensors(second, "b.safetensors");
+  EXPECT_HAS(refusal(ErrorCode::invalid_config, tied_), "is also in");
+}
+
+TEST_F(HfCheckpoint, AnIndexThatMakesNoSenseIsCorrupt) {
+  for (const char* text : {"", "[]", "{}", R"({"weight_map": []})", R"({"weight_map": {"a": 1}})"}) {
+    put("model.safetensors.index.json", text);
+    EXPECT_HAS(refusal(ErrorCode::corrupt_data, tied_), "model.safetensors.index.json") << text;
+  }
+  for (const char* shard : {"../x.safetensors", "/etc/passwd", "sub/x.safetensors", "", "..", "."}) {
+    put_index({{"model.norm.weight", shard}});
+    EXPECT_HAS(refusal(ErrorCode::corrupt_data, tied_), "is not the name of a file in this folder");
+  }
+}
+
+TEST_F(HfCheckpoint, SavedWeightsAreLoadedBackToTheBit) {
+  for (const DecoderShape& shape : {tied_, untied_}) {
+    ParameterSet parameters = empty_set(shape), read = empty_set(shape);
+    parameters.initialize(5, shape);
+    save(path("fp32"), shape, parameters, at::kFloat);
+    load(path("fp32"), shape, read);
+    EXPECT_TRUE(at::equal(parameters.flat(), read.flat()));
+
+    save(path("bf16"), shape, parameters, at::kBFloat16);
+    load(path("bf16"), shape, read);
+    EXPECT_TRUE(at::equal(parameters.flat().to(at::kBFloat16), read.flat().to(at::kBFloat16)));
+    EXPECT_FALSE(at::equal(parameters.flat(), read.flat()));
+    EXPECT_EQ(DecoderShape::from_folder(path("bf16")).to_json(""), shape.to_json(""));
+  }
+}
+
+TEST_F(HfCheckpoint, Bf16IsRoundedToNearestEven) {
+  ParameterSet parameters = empty_set(tied_), read = empty_set(tied_);
+  float* values = parameters.flat().mutable_data_ptr<float>();
+  values[0] = 1.00390625f;  // half way between 1 and 1.0078125
+  values[1] = 1.01171875f;  // half way between 1.0078125 and 1.015625
+  values[2] = 1.00390637f;
+  values[3] = -INFINITY;
+  save(folder_.string(), tied_, parameters, at::kBFloat16);
+  load(folder_.string(), tied_, read);
+  const float* rounded = read.flat().const_data_ptr<float>();
+  EXPECT_EQ(rounded[0], 1.0f);
+  EXPECT_EQ(rounded[1], 1.015625f);
+  EXPECT_EQ(rounded[2], 1.0078125f);
+  EXPECT_EQ(rounded[3], -INFINITY);
+}
+
+TEST_F(HfCheckpoint, ConfigurationsSayWhatTheTokenizerNeeds) {
+  const ParameterSet parameters = empty_set(tied_);
+  const auto json = [&](const char* name) { return nlohmann::json::parse(files::read(path(name))); };
+  put("generation_config.json", "{\"mine\": 1}");
+  save(folder_.string(), tied_, parameters, at::kBFloat16);
+  EXPECT_EQ(json("generation_config.json"), (nlohmann::json{{"mine", 1}}));
+  EXPECT_FALSE(json("config.json").contains("eos_token_id"));
+  EXPECT_EQ(json("config.json")["torch_dtype"], "bfloat16");
+
+  save(folder_.string(), tied_, parameters, at::kFloat, {.eos = {3}, .pad = 0});
+  EXPECT_EQ(json("generation_config.json")["eos_token_id"], 3);
+  EXPECT_EQ(json("config.json")["eos_token_id"], 3);
+  EXPECT_EQ(json("config.json")["pad_token_id"], 0);
+  save(folder_.string(), tied_, parameters, at::kFloat, {.eos = {3, 4}, .bos = 1});
+  EXPECT_EQ(json("generation_config.json")["eos_token_id"], (nlohmann::json{3, 4}));
+  EXPECT_EQ(json("generation_config.json")["bos_token_id"], 1);
+  EXPECT_EQ(count(), 3u);
+}
+
+TEST_F(HfCheckpoint, AFolderThatCannotBeMadeIsIo) {
+  put("file", "");
+  message(ErrorCode::io, [&] { save(path("file/x"), tied_, empty_set(tied_), at::kFloat); });
+}
+
+TEST_F(HfCheckpoint, NamedTensorsKeepTypesShapesAndBits) {
+  const at::Tensor random = at::rand({5, 6});
+  const std::vector<std::pair<std::string, at::Tensor>> tensors = {{"exp_avg", random},
+                                                                   {"transposed", random.t()},
+                                                                   {"scalar", at::full({}, 12, at::kLong)},
+                                                                   {"empty", at::empty({0, 3})},
+                                                                   {"bf16", random.to(at::kBFloat16)},
+                                                                   {"double", random.to(at::kDouble)},
+                                                                   {"bool", random > 0.5}};
+  write_tensors(path("x"), tensors);
+  const auto read = read_tensors(path("x"));
+  ASSERT_EQ(read.size(), tensors.size());
+  for (const auto& [name, tensor] : tensors) {
+    EXPECT_EQ(read.at(name).scalar_type(), tensor.scalar_type()) << name;
+    EXPECT_TRUE(at::equal(read.at(name), tensor)) << name;
+  }
+}
+
+TEST_F(HfCheckpoint, EveryTypeOfTheReferenceLibraryIsRead) {
+  for (const auto& [name, tensor] : read_tensors(golden("types.safetensors"))) {
+    const at::Tensor values = tensor.to(at::kDouble).contiguous();
+    for (int64_t i = 0; i < values.numel(); ++i) {
+      const auto steps = static_cast<double>(pattern_steps(name, i));
+      const double expected = name == "BOOL"   ? std::fmod(steps, 2) == 0
+                              : name == "U8"   ? steps + 125
+                              : name[0] == 'I' ? steps
+                                               : steps / 64;
+      EXPECT_EQ(values.const_data_ptr<double>()[i], expected) << name << " element " << i;
+    }
+  }
+}
+
+/// A Python that has the package, or nothing: TRIREME_ORACLE_PYTHON, /opt/oracle, python3.
+std::optional<std::string> python_with(const std::string& package) {
+  const char* chosen = std::getenv("TRIREME_ORACLE_PYTHON");
+  for (const std::string python : {chosen ? chosen : "", "/opt/oracle/bin/python", "python3"})
+    if (!python.empty() &&
+        std::system((python + " -c 'import " + package + "' >/dev/null 2>&1").c_str()) == 0)
+      return python;
+  return std::nullopt;
+}
+
+TEST_F(HfCheckpoint, TransformersLoadsWhatWasSaved) {
+  const auto python = python_with("transformers");
+  if (!python) GTEST_SKIP() << "no Python with transformers";
+  save(path("tied-bf16"), tied_, patterned_set(tied_), at::kBFloat16, {.eos = {3}});
+  save(path("sharded-fp32"), untied_, patterned_set(untied_), at::kFloat, {.eos = {3, 4}});
+  put("read.py", R"(
+import sys, torch
+from transformers import AutoModelForCausalLM
+ours, goldens = sys.argv[1:]
+for name, dtype in (("tied-bf16", torch.bfloat16), ("sharded-fp32", torch.float32)):
+    a, info = AutoModelForCausalLM.from_pretrained(f"{ours}/{name}", dtype="auto", output_loading_info=True)
+    b = AutoModelForCausalLM.from_pretrained(f"{goldens}/{name}", dtype="auto")
+    assert not info["missing_keys"] and not info["unexpected_keys"], info
+    assert a.dtype == b.dtype == dtype, (a.dtype, b.dtype)
+    x, y = a.state_dict(), b.state_dict()
+    assert x.keys() == y.keys() and all(torch.equal(x[k], y[k]) for k in x)
+    ids = torch.arange(12)[None]
+    assert torch.equal(a(ids).logits, b(ids).logits)
+    assert a.generation_config.eos_token_id in (3, [3, 4]), a.generation_config
+)");
+  const std::string command =
+      *python + " " + path("read.py") + " " + folder_.string() + " " + golden("") + " 1>&2";
+  EXPECT_EQ(std::system(command.c_str()), 0);
+}
+
+}  // namespace
+}  // namespace trireme::weights
