@@ -1,6 +1,6 @@
 #include "launcher/process/first_failure.h"
 
-#include <algorithm>
+#include <csignal>
 #include <tuple>
 
 #include "launcher/process/child.h"
@@ -26,7 +26,9 @@ std::optional<Failure> failure_of(int rank, const RankRecord& record, bool asked
     return Failure{rank, static_cast<int>(ExitStatus::timed_out),
                    "was lost: its guard went away or fell silent", false};
   }
-  if (!exit || exit->ended_by_guard || asked_to_stop) return std::nullopt;
+  if (!exit || exit->ended_by_guard) return std::nullopt;
+  // A rank that cannot write a checkpoint yet just ends, as programs do on SIGTERM.
+  if (asked_to_stop && (!exit->signaled || exit->status == SIGTERM || exit->status == SIGINT)) return std::nullopt;
   if (exit->signaled)
     return Failure{rank, static_cast<int>(ExitStatus::rank_killed),
                    fmt::format("was killed by {}", signal_name(exit->status)), false};

@@ -90,6 +90,7 @@ class Guard {
   bool may_leave() const { return ended_ && (left_ || !supervisor_.is_open()); }
 
   int status_for_mpirun() const {
+    if (left_) return 0;
     if (WIFSIGNALED(*ended_)) return 128 + WTERMSIG(*ended_);
     const int status = WEXITSTATUS(*ended_);
     return status == static_cast<int>(ExitStatus::checkpointed) ? 0 : status;

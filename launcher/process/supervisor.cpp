@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,6 +34,7 @@ using namespace std::chrono_literals;
 constexpr auto kBeatEvery = 1s;
 constexpr auto kStartLimit = 60s;      // until all guards have reported
 constexpr auto kSilence = 10s;         // of a guard, until it counts as lost
+constexpr auto kVictimWait = 2s;       // for the cause, when a rank has ended because of another
 constexpr auto kEndLimit = 9s;         // guards give SIGTERM 5 s, then SIGKILL, then report
 constexpr auto kLeaveLimit = 5s;       // for mpirun to end when all guards have left
 constexpr auto kLonelyLimit = 60s;     // ranks that go on when another has ended, without any progress
@@ -69,8 +71,11 @@ class Supervisor {
   }
 
   int run() {
+    // What a killed guard or mpirun leaves behind becomes our child, so that we can end it.
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     start();
     while (state_ != State::done) turn();
+    kill_descendants(0);
     return conclude();
   }
 
@@ -112,7 +117,8 @@ class Supervisor {
       watched.push_back({peer.connection.fd(), static_cast<short>(POLLIN | send), 0});
     }
     auto next = next_beat_;
-    if (deadline_) next = std::min(next, *deadline_);
+    for (const auto& deadline : {deadline_, end_at_})
+      if (deadline) next = std::min(next, std::max(*deadline, Clock::now() + 1ms));
     ::poll(watched.data(), watched.size(), milliseconds_until(next));
 
     size_t i = 2;
@@ -165,7 +171,11 @@ class Supervisor {
       record.page = exit->page;
       record.exit = std::move(*exit);
       last_progress_ = Clock::now();
-      if (record.exit->signaled || (record.exit->status != 0 && record.exit->status != kCheckpointed)) end_all();
+      const bool good = !record.exit->signaled && (record.exit->status == 0 || record.exit->status == kCheckpointed);
+      // A rank that knows of another's failure may be quicker than that other one, whose message counts.
+      const bool is_victim = record.page.has_error && record.page.error_code == ErrorCode::peer_failed;
+      if (!good && !is_victim) end_all();
+      if (!good && is_victim && !end_at_) end_at_ = Clock::now() + kVictimWait;
     }
   }
 
@@ -227,6 +237,7 @@ class Supervisor {
   }
 
   void end_all() {
+    end_at_.reset();
     if (state_ >= State::ending) return;
     state_ = State::ending;
     deadline_ = Clock::now() + kEndLimit;
@@ -246,6 +257,7 @@ class Supervisor {
       for (auto& peer : peers_)
         if (peer.rank >= 0 && now > peer.last_heard + kSilence) lose(peer.rank);
     }
+    if (end_at_ && now >= *end_at_) end_all();
     if (state_ < State::ending && reported_ < num_ranks() && now > started_ + kStartLimit) {
       trouble_ = fmt::format("{} of {} ranks did not start within {} s", num_ranks() - reported_, num_ranks(),
                              kStartLimit.count());
@@ -325,7 +337,8 @@ class Supervisor {
   bool timed_out_ = false;
   std::string trouble_;   // what went wrong beside the ranks
   Clock::time_point started_ = Clock::now(), next_beat_ = Clock::now(), last_progress_ = Clock::now();
-  std::optional<Clock::time_point> deadline_;
+  std::optional<Clock::time_point> deadline_;  // of the present state
+  std::optional<Clock::time_point> end_at_;
 };
 
 int Supervisor::conclude() {

@@ -1,0 +1,97 @@
+// What `trireme` says to who types, without starting anything.
+#include "tests/launcher/commands/launch.h"
+
+namespace trireme::commands {
+namespace {
+
+class CommandLine : public LaunchTest {
+ protected:
+  Result trireme(std::vector<std::string> arguments) {
+    start(std::move(arguments));
+    return finish();
+  }
+};
+
+TEST_F(CommandLine, WithoutArgumentsShowsWhatThereIs) {
+  const auto result = trireme({});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_NE(result.out.find("trireme run"), std::string::npos);
+  EXPECT_EQ(result.out.find("guard"), std::string::npos) << "that one is for mpirun";
+  EXPECT_EQ(trireme({"--help"}).out, result.out);
+}
+
+TEST_F(CommandLine, NamesTheNearestCommandAndOption) {
+  auto result = trireme({"rnu", "x.toml"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("did you mean `trireme run`?"), std::string::npos) << result.err;
+  result = trireme({"run", "x.toml", "--dryrun"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("did you mean --dry-run?"), std::string::npos) << result.err;
+}
+
+TEST_F(CommandLine, HelpsWithEachCommand) {
+  for (const char* command : {"run", "plan", "config", "docs"}) {
+    const auto result = trireme({"help", command});
+    EXPECT_EQ(result.status, 0) << command;
+    EXPECT_NE(result.out.find(std::string("trireme ") + command), std::string::npos) << result.out;
+    EXPECT_EQ(result.out.find("rank-program"), std::string::npos);
+  }
+}
+
+TEST_F(CommandLine, RefusesWhatCannotRun) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> wrong{
+      {{"run"}, "no configuration file is named"},
+      {{"run", "absent.toml"}, "absent.toml"},
+      {{"run", "rollout.n=8", configuration()}, "comes first"},
+      {{"run", configuration(), "-n", "0"}, "at least one rank"},
+      {{"run", configuration(), "-n", "two"}, "two"},
+      {{"run", configuration(), "rollout.m=8"}, "rollout.m"},
+      {{"run", configuration(), "-n", "99999"}, "99999 ranks, but this machine has"},
+      {{"config", "sohw", configuration()}, "did you mean show?"},
+      {{"docs", "nothing"}, "configuration"},
+      {{"guard"}, "started by `trireme run`"}};
+  for (const auto& [arguments, message] : wrong) {
+    const auto result = trireme(arguments);
+    EXPECT_EQ(result.status, 2) << message;
+    EXPECT_NE(result.err.find(message), std::string::npos) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+}
+
+TEST_F(CommandLine, ADryRunShowsThePlanAndMakesNothing) {
+  start_run(script("exit 0"), 2, {"--dry-run"});
+  const auto result = finish();
+  EXPECT_EQ(result.status, 0);
+  EXPECT_NE(result.err.find("mpirun -np 2"), std::string::npos) << result.err;
+  EXPECT_FALSE(std::filesystem::exists(run_dir()));
+}
+
+TEST_F(CommandLine, RanksMayShareCpusWhenToldTo) {
+  start_run(script("exit 0"), 5000, {"--dry-run", "run.threads_per_rank=1"});
+  EXPECT_EQ(finish().err.find("this machine has"), std::string::npos);
+}
+
+TEST_F(CommandLine, PlanShowsRanksAndRoles) {
+  const auto result = trireme({"plan", configuration(), "-n", "2"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("rank  host"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("actor, "), std::string::npos) << result.out;
+}
+
+TEST_F(CommandLine, ConfigChecksShowsAndExplains) {
+  EXPECT_EQ(trireme({"config", "check", configuration()}).status, 0);
+  const auto shown = trireme({"config", "show", configuration(), "run.seed=123"});
+  EXPECT_NE(shown.out.find("seed = 123"), std::string::npos) << shown.out;
+  EXPECT_EQ(trireme({"config", "explain", "rollout.n"}).status, 0);
+  EXPECT_EQ(trireme({"config", "explain", "rolout.n"}).status, 2);
+  EXPECT_NE(trireme({"config", "explain"}).out.find("[rollout]"), std::string::npos);
+}
+
+TEST_F(CommandLine, ItsOwnStatusesAreDocumented) {
+  const auto text = read_all(source_folder() + "/docs/exit-codes.md");
+  for (const char* status : {"| 0 |", "| 1 |", "| 2 |", "| 3 |", "| 4 |", "| 75 |", "| 130 |"})
+    EXPECT_NE(text.find(status), std::string::npos) << status;
+}
+
+}  // namespace
+}  // namespace trireme::commands
