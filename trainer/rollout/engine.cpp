@@ -107,7 +107,7 @@ void Engine::sample(const StepPlan& plan, const at::Tensor& hidden_TD, const Sch
     for (const SampledRow& row : rows) logit_rows_.push_back(row.row);
     // On a GPU the rows come to the host and are sampled here; a kernel can take this place.
     const at::Tensor logits_NV = decoder_.logits(hidden_TD, logit_rows_).cpu().contiguous();
-    const float* logits = logits_NV.const_data_ptr<float>();
+    float* logits = logits_NV.mutable_data_ptr<float>();
     const auto num_rows = static_cast<int64_t>(rows.size());
     at::parallel_for(0, num_rows, ceil_div(kLogitsPerThread, vocab_size), [&](int64_t begin, int64_t end) {
       Sampler& sampler = samplers_.at(at::get_thread_num());
@@ -116,7 +116,7 @@ void Engine::sample(const StepPlan& plan, const at::Tensor& hidden_TD, const Sch
   }
 }
 
-void Engine::sample_row(const float* logits_V, const SampledRow& row, const Scheduler& scheduler,
+void Engine::sample_row(float* logits_V, const SampledRow& row, const Scheduler& scheduler,
                         Sampler& sampler) {
   const Request& request = scheduler.request_of(row.sequence);
   const int64_t position = scheduler.num_sampled(row.sequence);

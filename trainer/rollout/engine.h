@@ -51,7 +51,7 @@ class Engine {
  private:
   void check(const std::vector<Request>& requests) const;
   void sample(const StepPlan& plan, const at::Tensor& hidden_TD, const Scheduler& scheduler);
-  void sample_row(const float* logits_V, const SampledRow& row, const Scheduler& scheduler, Sampler& sampler);
+  void sample_row(float* logits_V, const SampledRow& row, const Scheduler& scheduler, Sampler& sampler);
 
   const models::Decoder& decoder_;
   const RolloutConfig config_;

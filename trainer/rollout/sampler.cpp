@@ -7,6 +7,8 @@
 #include <iterator>
 #include <limits>
 
+#include "trainer/models/cpu_kernels.h"
+
 namespace trireme::rollout {
 namespace {
 
@@ -61,32 +63,23 @@ float largest(const float* values, int64_t count) {
   return out;
 }
 
-struct ChunkSums {
-  double weights = 0;
-  double weighted_exponents = 0;  // sum of weight * log(weight)
-};
-
-ChunkSums weigh_chunk(const float* logits, float max_logit, float inverse_temperature, float* weights) {
-  Floats sums[kAccumulators] = {}, products[kAccumulators] = {};
+/// weights = exp(logits - max_logit) of one chunk; returns their sum.
+double weigh_chunk(const float* logits, float max_logit, float* weights) {
+  Floats sums[kAccumulators] = {};
   for (int i = 0; i < kChunk; i += kAccumulators * kLanes) {
     for (int a = 0; a < kAccumulators; ++a) {
-      Floats x = (load_lanes(logits + i + a * kLanes) - max_logit) * inverse_temperature;
+      const Floats x = load_lanes(logits + i + a * kLanes) - max_logit;
       const auto is_zero = x < kLeast;
-      x = is_zero ? Floats{} + kLeast : x;
-      const Floats weight = is_zero ? Floats{} : exp_of_negative(x);
+      const Floats weight = is_zero ? Floats{} : exp_of_negative(is_zero ? Floats{} : x);
       std::memcpy(weights + i + a * kLanes, &weight, sizeof(weight));
       sums[a] += weight;
-      products[a] += weight * x;
     }
   }
-  ChunkSums out;
-  for (int a = 0; a < kAccumulators; ++a) {
-    for (int l = 0; l < kLanes; ++l) {
-      out.weights += sums[a][l];
-      out.weighted_exponents += products[a][l];
-    }
+  double total = 0;
+  for (const Floats& lanes : sums) {
+    for (int l = 0; l < kLanes; ++l) total += lanes[l];
   }
-  return out;
+  return total;
 }
 
 }  // namespace
@@ -96,37 +89,35 @@ Sampler::Sampler(int64_t vocab_size)
       weights_((vocab_size + kChunk - 1) / kChunk * kChunk),
       chunk_totals_(weights_.size() / kChunk) {}
 
-bool Sampler::load(const float* logits_V, const SamplingConfig& sampling, bool greedy) {
+bool Sampler::load(float* logits_V, const SamplingConfig& sampling, bool greedy) {
   logits_ = logits_V;
   greedy_ = greedy || sampling.temperature == 0;
-  inverse_temperature_ = sampling.temperature == 0 ? 1.0f : static_cast<float>(1.0 / sampling.temperature);
+  const double temperature = sampling.temperature == 0 ? 1.0 : sampling.temperature;
+  models::cpu_kernels().softmax_stats(logits_V, static_cast<float>(1.0 / temperature), 1, vocab_size_,
+                                      &log_sum_exp_, &entropy_);
+  if (!std::isfinite(log_sum_exp_) || !std::isfinite(entropy_)) return false;
   max_logit_ = largest(logits_V, vocab_size_);
-  weigh(logits_V);
-  if (!std::isfinite(max_logit_) || !std::isfinite(total_)) return false;
-  filtered_ = !greedy_ && (sampling.top_k > 0 || sampling.top_p < 1.0);
+  if (greedy_) return true;
+  weigh();
+  filtered_ = sampling.top_k > 0 || sampling.top_p < 1.0;
   if (filtered_) keep_most_likely(sampling.top_k, sampling.top_p);
   return true;
 }
 
-void Sampler::weigh(const float* logits_V) {
+void Sampler::weigh() {
   total_ = 0;
-  double weighted_exponents = 0;
   for (size_t c = 0; c < chunk_totals_.size(); ++c) {
     const int64_t start = static_cast<int64_t>(c) * kChunk;
-    const float* logits = logits_V + start;
+    const float* logits = logits_ + start;
     float last[kChunk];
     if (start + kChunk > vocab_size_) {
       std::fill_n(last, kChunk, -std::numeric_limits<float>::infinity());
-      std::copy(logits, logits_V + vocab_size_, last);
+      std::copy(logits, logits_ + vocab_size_, last);
       logits = last;
     }
-    const ChunkSums sums = weigh_chunk(logits, max_logit_, inverse_temperature_, &weights_[start]);
-    chunk_totals_[c] = sums.weights;
-    total_ += sums.weights;
-    weighted_exponents += sums.weighted_exponents;
+    chunk_totals_[c] = weigh_chunk(logits, max_logit_, &weights_[start]);
+    total_ += chunk_totals_[c];
   }
-  log_total_ = std::log(total_);
-  entropy_ = static_cast<float>(log_total_ - weighted_exponents / total_);
 }
 
 /// The k-th largest logit.
@@ -220,8 +211,7 @@ SampledToken Sampler::draw(double uniform) const {
   } else {
     out.token = filtered_ ? choose_candidate(uniform) : choose(uniform);
   }
-  const float exponent = (logits_[out.token] - max_logit_) * inverse_temperature_;
-  out.log_prob = static_cast<float>(exponent - log_total_);
+  out.log_prob = logits_[out.token] - log_sum_exp_;
   out.entropy = entropy_;
   return out;
 }

@@ -11,6 +11,7 @@
 
 namespace trireme::rollout {
 
+/// log_prob and entropy are the same bits that the loss computes from the same logits on the CPU.
 struct SampledToken {
   int32_t token = 0;
   float log_prob = 0;  // of softmax(logits / temperature) over all V tokens, before top-k and top-p
@@ -22,12 +23,12 @@ class Sampler {
  public:
   explicit Sampler(int64_t vocab_size);
 
-  /// Borrows logits_V, fp32 [V], until the next load(). Top-k keeps the k largest logits (and any that
-  /// equal the k-th), then top-p keeps the smallest set of the largest that holds p of their mass
-  /// (equal logits: the lower id first). Greedy, or temperature 0: the largest logit, of equal ones
-  /// the lowest id; temperature 0 stands for 1 in log_prob and entropy.
-  /// Returns false if the row is not a distribution (a NaN, +inf, or nothing but -inf).
-  [[nodiscard]] bool load(const float* logits_V, const SamplingConfig& sampling, bool greedy);
+  /// Divides logits_V, fp32 [V], by the temperature in place and borrows it until the next load().
+  /// Top-k keeps the k largest logits (and any that equal the k-th), then top-p keeps the smallest set of
+  /// the largest that holds p of their mass (equal logits: the lower id first). Greedy, or temperature 0:
+  /// the largest logit, of equal ones the lowest id; temperature 0 stands for 1 in log_prob and entropy.
+  /// Returns false if a logit is not finite.
+  [[nodiscard]] bool load(float* logits_V, const SamplingConfig& sampling, bool greedy);
 
   /// `uniform` in [0, 1) picks the token at which the cumulated probability, in order of ids, passes it.
   SampledToken draw(double uniform) const;
@@ -38,21 +39,19 @@ class Sampler {
     int32_t token;
     double weight;
   };
-  void weigh(const float* logits_V);
+  void weigh();
   float kth_largest(int64_t k);
   void keep_most_likely(int64_t top_k, double top_p);
   int32_t choose(double uniform) const;
   int32_t choose_candidate(double uniform) const;
 
   int64_t vocab_size_;
-  const float* logits_ = nullptr;
+  const float* logits_ = nullptr;  // divided by the temperature
   bool greedy_ = false;
   bool filtered_ = false;  // candidates_ is what top-k and top-p left
-  float max_logit_ = 0, inverse_temperature_ = 1;
-  double total_ = 0;  // of weights_
-  double log_total_ = 0;
-  float entropy_ = 0;
-  std::vector<float> weights_;        // [V, padded] exp((logit - max) / temperature)
+  float max_logit_ = 0, log_sum_exp_ = 0, entropy_ = 0;
+  double total_ = 0;                  // of weights_
+  std::vector<float> weights_;        // [V, padded] exp(logit - max)
   std::vector<double> chunk_totals_;  // of weights_, chunk by chunk
   std::vector<Candidate> candidates_;
   double candidates_total_ = 0;
