@@ -117,8 +117,10 @@ std::vector<ManifestEntry> read_manifest(const std::string& folder) {
   nlohmann::json manifest;
   try {
     manifest = nlohmann::json::parse(files::read(path));
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorCode::corrupt_data, "{} is not valid JSON: {}", path, error.what());
+  } catch (const nlohmann::json::parse_error& error) {  // its text quotes bytes that may be no text
+    fail(ErrorCode::corrupt_data, "{} is not valid JSON: see byte {}", path, error.byte);
+  } catch (const nlohmann::json::exception&) {
+    fail(ErrorCode::corrupt_data, "{} is not valid JSON: a number is too large", path);
   }
   if (!manifest.is_object() || manifest.value("version", nlohmann::json()) != kVersion ||
       !manifest.contains("files") || !manifest["files"].is_array())

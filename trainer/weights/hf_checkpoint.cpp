@@ -45,8 +45,10 @@ std::map<std::string, std::string> read_index(const std::string& path) {
   nlohmann::json index;
   try {
     index = nlohmann::json::parse(files::read(path));
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorCode::corrupt_data, "{} is not valid JSON: {}", path, error.what());
+  } catch (const nlohmann::json::parse_error& error) {  // its text quotes bytes that may be no text
+    fail(ErrorCode::corrupt_data, "{} is not valid JSON: see byte {}", path, error.byte);
+  } catch (const nlohmann::json::exception&) {
+    fail(ErrorCode::corrupt_data, "{} is not valid JSON: a number is too large", path);
   }
   const auto is_string = [](const nlohmann::json& value) { return value.is_string(); };
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object() ||

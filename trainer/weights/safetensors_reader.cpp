@@ -58,8 +58,10 @@ nlohmann::json parse_header(const std::string& path, std::string_view text) {
     auto header = nlohmann::json::parse(text.begin(), text.end(), check);
     if (!header.is_object()) corrupt(path, "the header is not a JSON object");
     return header;
-  } catch (const nlohmann::json::exception& error) {
-    corrupt(path, fmt::format("the header is not valid JSON: {}", error.what()));
+  } catch (const nlohmann::json::parse_error& error) {  // its text quotes bytes that may be no text
+    corrupt(path, fmt::format("the header is not valid JSON: see its byte {}", error.byte));
+  } catch (const nlohmann::json::exception&) {
+    corrupt(path, "the header is not valid JSON: a number is too large");
   }
 }
 

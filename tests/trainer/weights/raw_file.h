@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
@@ -48,6 +50,25 @@ class InFolder : public testing::Test {
   }
 
   std::filesystem::path folder_;
+};
+
+/// A file in memory that is written again and again: thousands of small files without a disk.
+class MemoryFile {
+ public:
+  MemoryFile() : fd_(::memfd_create("trireme_test", MFD_CLOEXEC)) {}
+  ~MemoryFile() { ::close(fd_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  /// The path to open it by.
+  std::string put(const std::string& content) const {
+    EXPECT_EQ(::ftruncate(fd_, 0), 0);
+    EXPECT_EQ(::pwrite(fd_, content.data(), content.size(), 0), static_cast<ssize_t>(content.size()));
+    return "/proc/self/fd/" + std::to_string(fd_);
+  }
+
+ private:
+  int fd_;
 };
 
 /// header length | header | data

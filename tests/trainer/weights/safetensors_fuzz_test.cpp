@@ -10,14 +10,15 @@
 namespace trireme::weights {
 namespace {
 
-class SafetensorsFuzz : public InFolder {
+class SafetensorsFuzz : public testing::Test {
  protected:
+  MemoryFile file_;
   std::mt19937_64 random_{20260801};
   size_t below(size_t n) { return n == 0 ? 0 : random_() % n; }
 
   /// 1 if it was read, 0 if it was refused.
   int try_file(const std::string& content) {
-    const std::string file = put("x", content);
+    const std::string file = file_.put(content);
     try {
       const SafetensorsReader reader(file);
       uint64_t covered = 0, sum = 0;
