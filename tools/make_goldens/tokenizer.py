@@ -50,7 +50,7 @@ SAMPLES = ["", " ", "  ", "\n", "\t\n ", "Hello, world!", "  leading and trailin
            "漢字かな交じり文", "مرحبا بالعالم", "नमस्ते दुनिया", "🦙🦙🏽👩‍👩‍👧", "\u00a0\u2003\u3000wide",
            "'\u017f '\u017ft", "½ ² ④ ५", "\U0001f3fb\u200d\ufe0f", "#### 1,234\n", "</s><s>[INST]",
            "<|im_start|>user\nhi<|im_end|>\n", "<|endoftext|><|endoftext|>", "a<|im_end|>b", "<|im_end",
-           "<think>\nhm\n</think> yes", "  <mask>  x", "caf\u00e9 cafe\u0301 <caf\u00e9> <cafe\u0301>",
+           "<think>\nhm\n</think> yes", "  <mask>  x", "caf\u00e9 cafe\u0301 <\u1ea1> <a\u0323>",
            "a" * 100, "ab" * 200, " " * 50 + "x", "=" * 77, "the" * 60, "0" * 31, "\n" * 9 + "end",
            "\U00016126\U0001611e\U0001611e", "\u0000\u0001\u007f\u0080", "\ud7ff\ue000\ufffd\U0010ffff"]
 
@@ -189,9 +189,9 @@ def make_small():
         "old_merges": {"model": {"merges": [" ".join(m) for m in small["model"]["merges"]]}},
         "added": {"added_tokens": base + [
             added(n, "<think>", special=False), added(n + 1, "</think>", special=False),
-            added(n + 2, "<mask>", lstrip=True), added(n + 3, "the", special=False, normalized=True),
-            added(n + 4, "<caf\u00e9>", special=False, normalized=True),
-            added(n + 5, "<|im_end|>b", rstrip=True), added(n + 6, "<s>", lstrip=True, rstrip=True)]},
+            added(n + 2, "<mask>", lstrip=True), added(small["model"]["vocab"]["the"], "the", special=False, normalized=True),
+            added(n + 3, "<\u1ea1>", special=False, normalized=True),
+            added(n + 4, "<|im_end|>b", rstrip=True), added(n + 5, "<s>", lstrip=True, rstrip=True)]},
     }
     variants["gpt2"]["pre_tokenizer"] = byte_level(use_regex=True)
     texts = SAMPLES + [fuzz_text(TEXT_ALPHABET + TOKENS, 3, i) for i in range(25)]

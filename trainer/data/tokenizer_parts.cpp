@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::json;
 using Vocabulary = std::unordered_map<std::string_view, int32_t>;
 
-constexpr int64_t kMaxId = 1 << 24;  // far above any vocabulary: a larger id is a mistake in the file
+constexpr int64_t kMaxId = 1 << 22;  // far above any vocabulary: a larger id is a mistake in the file
 
 // The member, or null if there is none.
 const Json& member(const Json& object, const char* key) {
@@ -158,30 +158,32 @@ class PartsReader {
       if (!text(model, key).empty())
         add("model", fmt::format("{} '{}' is not supported", key, text(model, key)));
 
-    Vocabulary ids;
-    ids.reserve(vocab.size());
+    vocabulary_.reserve(vocab.size());
     for (const auto& [token, id] : vocab.get_ref<const Json::object_t&>()) {
       if (!is_id(id))
         return add("model", fmt::format("the id of token '{}' is {}, not a number in 0..{}", token, id.dump(),
                                         kMaxId));
+      const auto at = id.get<size_t>();
+      if (at < parts_.contents.size() && !parts_.contents[at].empty())
+        return add("model", fmt::format("id {} has two tokens; one is '{}'", at, token));
       std::optional<std::string> bytes = bytes_of(token);
       set_content(id.get<int32_t>(), bytes ? std::move(*bytes) : token);
-      ids.emplace(token, id.get<int32_t>());
+      vocabulary_.emplace(token, id.get<int32_t>());
     }
-    read_merges(member(model, "merges"), ids);
+    read_merges(member(model, "merges"));
     if (flag(model, "ignore_merges") && parts_.pairs) {
       std::unordered_map<std::string, int32_t> words;
-      for (const auto& [token, id] : ids) words.emplace(parts_.contents[static_cast<size_t>(id)], id);
+      for (const auto& [token, id] : vocabulary_) words.emplace(parts_.contents[static_cast<size_t>(id)], id);
       parts_.pairs->set_whole_words(std::move(words));
     }
   }
 
-  void read_merges(const Json& list, const Vocabulary& ids) {
+  void read_merges(const Json& list) {
     std::array<int32_t, 256> byte_ids{};
     std::string missing;
     for (int byte = 0; byte < 256; ++byte) {
-      const auto found = ids.find(alphabet_of(static_cast<unsigned char>(byte)));
-      if (found == ids.end())
+      const auto found = vocabulary_.find(alphabet_of(static_cast<unsigned char>(byte)));
+      if (found == vocabulary_.end())
         missing += fmt::format(" 0x{:02X}", byte);
       else
         byte_ids[static_cast<size_t>(byte)] = found->second;
@@ -195,8 +197,10 @@ class PartsReader {
     for (const Json& item : list) {
       const auto [left, right] = halves_of(item);
       whole.assign(left).append(right);
-      const auto left_id = ids.find(left), right_id = ids.find(right), whole_id = ids.find(whole);
-      const bool known = left_id != ids.end() && right_id != ids.end() && whole_id != ids.end();
+      const auto left_id = vocabulary_.find(left), right_id = vocabulary_.find(right),
+                 whole_id = vocabulary_.find(whole);
+      const bool known =
+          left_id != vocabulary_.end() && right_id != vocabulary_.end() && whole_id != vocabulary_.end();
       if (left.empty() || right.empty() || !known)
         return add("model", fmt::format("merge {}: {} is not a pair of tokens whose union is a token",
                                         merges.size() + 1, item.dump()));
@@ -296,6 +300,7 @@ class PartsReader {
   TokenizerParts parts_;
   const std::string& folder_;
   Mistakes mistakes_;
+  Vocabulary vocabulary_;  // of the model, into the parsed file
   std::unordered_map<std::string, int32_t> added_ids_;
   bool byte_level_ = false;
 };

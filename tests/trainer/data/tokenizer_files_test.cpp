@@ -1,0 +1,234 @@
+// Reading tokenizer.json and its companions: variants against Hugging Face's tokenizers, and bad files.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "goldens.h"
+#include "runtime/base/error.h"
+#include "trainer/data/tokenizer.h"
+
+namespace trireme::data {
+namespace {
+
+using Ids = std::vector<int32_t>;
+using Json = nlohmann::json;
+
+class TokenizerFiles : public testing::Test {
+ protected:
+  TokenizerFiles() {
+    folder_ =
+        testing::TempDir() + "trireme_" + testing::UnitTest::GetInstance()->current_test_info()->name() + "/";
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  ~TokenizerFiles() override { std::filesystem::remove_all(folder_); }
+
+  void write(const std::string& name, const Json& content) { write_text(name, content.dump()); }
+  void write_text(const std::string& name, const std::string& content) {
+    std::ofstream(folder_ + name, std::ios::binary) << content;
+  }
+
+  // small_tokenizer.json with the change, and a token that ends texts.
+  std::shared_ptr<const Tokenizer> load_small(const std::function<void(Json&)>& change = [](Json&) {}) {
+    Json tokenizer = read_golden("small_tokenizer.json");
+    change(tokenizer);
+    write("tokenizer.json", tokenizer);
+    write("tokenizer_config.json", {{"eos_token", "<|endoftext|>"}});
+    return Tokenizer::from_folder(folder_);
+  }
+
+  std::string mistakes_of(const std::function<void()>& load) {
+    try {
+      load();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_config);
+      return error.message();
+    }
+    ADD_FAILURE() << "accepted";
+    return "";
+  }
+  std::string mistakes_of(const std::function<void(Json&)>& change) {
+    return mistakes_of([&] { load_small(change); });
+  }
+
+  std::string folder_;
+};
+
+void expect_in(const std::string& part, const std::string& text) {
+  EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in:\n" << text;
+}
+
+Json pre_tokenizer_of(const Json& component) {
+  const Json byte_level{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  return {{"type", "Sequence"}, {"pretokenizers", {component, byte_level}}};
+}
+
+TEST_F(TokenizerFiles, OfEveryVariantGiveTheIdsOfTokenizers) {
+  const Json golden = read_golden("small_ids.json");
+  const auto& texts = golden["texts"];
+  for (const auto& [name, variant] : golden["variants"].items()) {
+    SCOPED_TRACE(name);
+    const Json& patch = variant["patch"];
+    const auto tokenizer = load_small([&](Json& content) {
+      content.merge_patch(patch);
+      // Here another component takes the place: keys of both would be a mixture.
+      if (patch.contains("pre_tokenizer") && patch["pre_tokenizer"].contains("type"))
+        content["pre_tokenizer"] = patch["pre_tokenizer"];
+    });
+    std::string decoded;
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const auto text = texts[i].get<std::string>();
+      const Ids ids = variant["ids"][i], as_text = variant["ids_as_text"].value(std::to_string(i), ids);
+      EXPECT_EQ(tokenizer->encode(text), ids) << text;
+      EXPECT_EQ(tokenizer->encode(text, false), as_text) << text;
+      decoded += (i == 0 ? "" : "\n") + tokenizer->decode(ids);
+    }
+    Crc32 crc;
+    crc.add(decoded);
+    EXPECT_EQ(crc.value(), variant["decoded_crc"].get<uint32_t>());
+  }
+}
+
+// tokenizers reads an added token's text as if it were written in the byte alphabet, and so decodes this one
+// to "<caf\uFFFD>"; the text itself is what anyone expects.
+TEST_F(TokenizerFiles, DecodeAddedTokensToTheirText) {
+  const auto tokenizer = load_small([](Json& t) {
+    t["added_tokens"].push_back({{"id", 512}, {"content", "<café>"}, {"special", false}});
+  });
+  EXPECT_EQ(tokenizer->encode("<café>"), Ids{512});
+  EXPECT_EQ(tokenizer->decode(Ids{512}), "<café>");
+}
+
+TEST_F(TokenizerFiles, NameTheTokensThatEndAText) {
+  load_small();
+  EXPECT_EQ(Tokenizer::from_folder(folder_)->stop_ids(), Ids{509});
+  write("config.json", {{"eos_token_id", 510}});
+  EXPECT_EQ(Tokenizer::from_folder(folder_)->stop_ids(), (Ids{509, 510}));
+  write("generation_config.json", {{"eos_token_id", {511, 509}}});  // comes before config.json
+  auto tokenizer = Tokenizer::from_folder(folder_);
+  EXPECT_EQ(tokenizer->stop_ids(), (Ids{509, 511}));
+  EXPECT_EQ(tokenizer->pad_id(), 509);
+  write("tokenizer_config.json", {{"pad_token", {{"content", "<|im_start|>"}}}});
+  tokenizer = Tokenizer::from_folder(folder_);
+  EXPECT_EQ(tokenizer->eos_id(), 511);
+  EXPECT_EQ(tokenizer->pad_id(), 510);
+}
+
+TEST_F(TokenizerFiles, MayAddTokensInTheConfiguration) {
+  load_small();
+  write("tokenizer_config.json",
+        {{"eos_token", "<eot>"},
+         {"added_tokens_decoder", {{"512", {{"content", "<eot>"}, {"special", true}}}}}});
+  const auto tokenizer = Tokenizer::from_folder(folder_);
+  EXPECT_EQ(tokenizer->encode("<eot>"), Ids{512});
+  EXPECT_EQ(tokenizer->eos_id(), 512);
+  EXPECT_EQ(tokenizer->vocab_size(), 513);
+  tokenizer->save(folder_);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "config.json"));
+}
+
+TEST_F(TokenizerFiles, WithoutAnEndOfTextAreRefused) {
+  load_small();
+  std::filesystem::remove(folder_ + "tokenizer_config.json");
+  const auto load = [&] { Tokenizer::from_folder(folder_); };
+  expect_in("nothing says which token ends a text", mistakes_of(load));
+  write("generation_config.json", {{"eos_token_id", 99999}});
+  expect_in("generation_config.json: eos_token_id: 99999 is not the id of a token", mistakes_of(load));
+  write("tokenizer_config.json", {{"eos_token", "</s>"}});
+  expect_in("tokenizer_config.json: eos_token: no token is '</s>'", mistakes_of(load));
+}
+
+TEST_F(TokenizerFiles, ThatAreMissingOrBrokenAreNamed) {
+  const auto load = [&] { Tokenizer::from_folder(folder_); };
+  expect_in("tokenizer.json is missing", mistakes_of(load));
+  write_text("tokenizer.json", "{\n\"model\": oops}");
+  write_text("tokenizer_config.json", "[]");
+  expect_in("tokenizer.json:2: bad JSON", mistakes_of(load));
+  expect_in("tokenizer_config.json: expected an object, found array", mistakes_of(load));
+  write_text("tokenizer.json", "{}");
+  write_text("tokenizer_config.json", "{}");
+  expect_in("tokenizer.json: model: ", mistakes_of(load));
+  expect_in("does not exist", mistakes_of([] { Tokenizer::from_folder("/nowhere"); }));
+}
+
+TEST_F(TokenizerFiles, WithUnsupportedComponentsAreRefusedByName) {
+  expect_in("normalizer: 'NFKC' is not supported; supported: NFC",
+            mistakes_of([](Json& t) { t["normalizer"]["type"] = "NFKC"; }));
+  for (const char* type : {"Unigram", "WordPiece", "WordLevel"})
+    expect_in(fmt::format("model: '{}' is not supported; supported: BPE", type),
+              mistakes_of([&](Json& t) { t["model"]["type"] = type; }));
+  expect_in("pre_tokenizer: 'Metaspace' is not supported", mistakes_of([](Json& t) {
+              t["pre_tokenizer"] = pre_tokenizer_of({{"type", "Metaspace"}});
+            }));
+  expect_in("there is no ByteLevel", mistakes_of([](Json& t) { t["pre_tokenizer"] = nullptr; }));
+  expect_in("add_prefix_space", mistakes_of([](Json& t) { t["pre_tokenizer"] = {{"type", "ByteLevel"}}; }));
+  expect_in("behavior 'Removed' is not supported", mistakes_of([](Json& t) {
+              t["pre_tokenizer"] = pre_tokenizer_of(
+                  {{"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Removed"}});
+            }));
+  expect_in("bad regular expression", mistakes_of([](Json& t) {
+              t["pre_tokenizer"] = pre_tokenizer_of(
+                  {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}});
+            }));
+  expect_in("decoder: 'Metaspace' is not supported",
+            mistakes_of([](Json& t) { t["decoder"]["type"] = "Metaspace"; }));
+  expect_in("byte_fallback", mistakes_of([](Json& t) { t["model"]["byte_fallback"] = true; }));
+  expect_in("dropout", mistakes_of([](Json& t) { t["model"]["dropout"] = 0.1; }));
+  expect_in("end_of_word_suffix '</w>'",
+            mistakes_of([](Json& t) { t["model"]["end_of_word_suffix"] = "</w>"; }));
+  expect_in("single_word", mistakes_of([](Json& t) {
+              t["added_tokens"].push_back({{"id", 600}, {"content", "<x>"}, {"single_word", true}});
+            }));
+}
+
+TEST_F(TokenizerFiles, WithBadVocabulariesAreRefused) {
+  expect_in("there are no tokens for the bytes 0x41",
+            mistakes_of([](Json& t) { t["model"]["vocab"].erase("A"); }));
+  expect_in("the id of token 'A' is -1", mistakes_of([](Json& t) { t["model"]["vocab"]["A"] = -1; }));
+  expect_in("the id of token 'A' is \"7\"", mistakes_of([](Json& t) { t["model"]["vocab"]["A"] = "7"; }));
+  expect_in("id 1 has two tokens", mistakes_of([](Json& t) { t["model"]["vocab"]["A"] = 1; }));
+  expect_in("there is no vocab", mistakes_of([](Json& t) { t["model"].erase("vocab"); }));
+  expect_in("there are no merges", mistakes_of([](Json& t) { t["model"].erase("merges"); }));
+  for (const Json& merge : {Json("t"), Json(7), Json{"t"}, Json{"t", ""}, Json{"Q", "Q"}, Json{"t", 1}})
+    expect_in("merge 1: ", mistakes_of([&](Json& t) { t["model"]["merges"][0] = merge; }));
+  expect_in("added_tokens: ", mistakes_of([](Json& t) { t["added_tokens"][0].erase("content"); }));
+  expect_in("'<|im_end|>' has two ids", mistakes_of([](Json& t) {
+              t["added_tokens"].push_back({{"id", 700}, {"content", "<|im_end|>"}});
+            }));
+}
+
+TEST_F(TokenizerFiles, WithSeveralMistakesListThemAll) {
+  const auto text = mistakes_of([](Json& t) {
+    t["normalizer"]["type"] = "Lowercase";
+    t["model"]["type"] = "Unigram";
+    t["decoder"] = nullptr;
+  });
+  expect_in("'Lowercase'", text);
+  expect_in("'Unigram'", text);
+  expect_in("decoder: a missing type", text);
+}
+
+// Whatever is cut out of the file, the answer is an error that says something, never a crash.
+TEST_F(TokenizerFiles, SurviveTheLossOfAnyPart) {
+  const Json whole = read_golden("small_tokenizer.json");
+  const Json flat = whole.flatten();
+  int64_t n = 0;
+  for (const auto& item : flat.items()) {
+    if (item.key().find("/vocab/") != std::string::npos || item.key().find("/merges/") != std::string::npos)
+      if (++n % 300 != 0) continue;
+    for (const Json& instead : {Json(nullptr), Json("text"), Json(-5), Json::array(), Json::object()}) {
+      Json changed = whole;
+      changed[Json::json_pointer(item.key())] = instead;
+      try {
+        load_small([&](Json& t) { t = changed; })->encode("some text");
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::invalid_config) << item.key();
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::data
