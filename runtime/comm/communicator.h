@@ -15,7 +15,7 @@
 
 namespace trireme::comm {
 
-enum class ReduceOp : uint8_t { sum, max, min };  // max and min: a NaN wins
+enum class ReduceOp : uint8_t { sum, max, min };  // max and min: a NaN wins (on GPUs NCCL decides)
 const char* to_string(ReduceOp op);
 
 /// One collective under way. wait() throws what went wrong. Destroying it unfinished waits.

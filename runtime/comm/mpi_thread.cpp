@@ -13,6 +13,7 @@ using namespace std::chrono_literals;
 constexpr auto kSpin = 50us;    // an answer that comes at once is worth a core
 constexpr auto kYield = 2ms;    // chunks of a large transfer come within this
 constexpr auto kShortNap = 20us, kLongNap = 500us;
+constexpr auto kIdle = 50ms;  // between two looks for a peer's last words while nothing is under way
 constexpr int kNoteBytes = 1024;
 
 // Signals are for the main thread, whose system calls they must interrupt.
@@ -192,12 +193,14 @@ void MpiThread::loop() {
     {
       std::unique_lock lock(mutex_);
       if (stop_) break;
-      if (operations_.empty()) wake_.wait(lock, [this] { return stop_ || has_jobs_; });
+      if (operations_.empty()) wake_.wait_for(lock, kIdle, [this] { return stop_ || has_jobs_; });
     }
-    if (operations_.empty())
+    if (operations_.empty()) {
+      check_note();
       last_event = Clock::now();
-    else
+    } else {
       rest(Clock::now() - last_event);
+    }
   }
   if (!operations_.empty()) end(Error(ErrorCode::peer_failed, "the session was closed", "communication thread"), false);
 }
@@ -267,7 +270,7 @@ void MpiThread::listen() {
 }
 
 void MpiThread::check_note() {
-  if (note_request_ == MPI_REQUEST_NULL) return;
+  if (note_request_ == MPI_REQUEST_NULL || ended_by_) return;
   int arrived = 0;
   MPI_Status status;
   if (MPI_Test(&note_request_, &arrived, &status) != MPI_SUCCESS || !arrived) return;

@@ -6,11 +6,14 @@
 #include <array>
 #include <atomic>
 #include <exception>
+#include <set>
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/local_communicator.h"
 #include "runtime/comm/mpi_communicator.h"
+#include "runtime/comm/nccl_communicator.h"
+#include "runtime/comm/staged_communicator.h"
 
 namespace trireme::session {
 namespace {
@@ -34,7 +37,7 @@ std::string name_of(const placement::RoleRanks& roles, const std::vector<int>& r
 struct Session::State {
   placement::RoleRanks roles;
   int rank = 0, num_ranks = 1;
-  std::vector<std::string> hosts;
+  std::vector<std::string> hosts, gpus;
   int exceptions_at_opening = std::uncaught_exceptions();
   std::atomic<bool> aborted{false};
 
@@ -42,6 +45,7 @@ struct Session::State {
   std::unique_ptr<comm::MpiThread> mpi;  // null with one rank
   std::vector<std::unique_ptr<comm::LocalWorld>> alone;
   std::vector<std::unique_ptr<comm::Communicator>> opened;
+  std::vector<comm::NcclCommunicator*> to_close;
   comm::Communicator* world = nullptr;
   std::array<comm::Communicator*, placement::kRoles.size()> groups{};
 
@@ -63,9 +67,24 @@ struct Session::State {
 
   comm::Communicator* open_group(const std::string& name, const std::vector<int>& ranks, comm::Device device) {
     comm::Communicator* host = open_host(name, ranks);
-    if (device == comm::Device::gpu)
+    if (device == comm::Device::cpu) return host;
+    std::set<std::string> different;
+    for (const int r : ranks) different.insert(gpus[r]);
+    if (different.size() == ranks.size()) {
+      auto nccl = std::make_unique<comm::NcclCommunicator>(*comm::gpu_calls(), *comm::nccl_calls(), *host);
+      to_close.push_back(nccl.get());
+      return opened.emplace_back(std::move(nccl)).get();
+    }
+    log::info("{}: ranks share a GPU, so tensors go through host memory and MPI", name);
+    return opened.emplace_back(std::make_unique<comm::StagedCommunicator>(*comm::gpu_calls(), *host)).get();
+  }
+
+  // "HOST PCI-ADDRESS" of every rank's GPU.
+  void learn_gpus() {
+    comm::GpuCalls* calls = comm::gpu_calls();
+    if (!calls)
       fail(ErrorCode::invalid_config, "this build has no GPU support; build the cuda preset, or set the device to cpu");
-    return host;
+    gpus = world->all_gather_strings(hosts[rank] + " " + calls->device_id(calls->current_device()));
   }
 };
 
@@ -87,16 +106,18 @@ Session::Session(const plan::RankEnv& env, const placement::RoleRanks& roles, co
   for (int r = 0; r < state_->num_ranks; ++r) all[r] = r;
   state_->world = state_->open_host("world", all);
   state_->hosts = state_->world->all_gather_strings(host_name());
+  if (device == comm::Device::gpu) state_->learn_gpus();
   state_->open_groups(device);
 }
 
 Session::~Session() {
   const bool failing = std::uncaught_exceptions() > state_->exceptions_at_opening;
-  if (failing || state_->aborted || !state_->mpi || !state_->mpi->abort_reason().empty()) return;
+  if (failing || state_->aborted || !state_->world->abort_reason().empty()) return;
   try {
-    state_->mpi->finalize();
+    for (comm::NcclCommunicator* nccl : state_->to_close) nccl->close();
+    if (state_->mpi) state_->mpi->finalize();
   } catch (const std::exception& error) {
-    log::warn("MPI could not be finalized: {}", error.what());
+    log::warn("the session could not be closed in good order: {}", error.what());
   }
 }
 
@@ -121,6 +142,6 @@ void Session::abort(const std::string& why) noexcept {
     if (group) group->abort(why);
 }
 
-std::string versions() { return fmt::format("MPI: {}\nNCCL: {}", comm::mpi_version(), "not built in"); }
+std::string versions() { return fmt::format("MPI: {}\nNCCL: {}", comm::mpi_version(), comm::nccl_version()); }
 
 }  // namespace trireme::session

@@ -11,6 +11,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <ostream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,9 +28,12 @@ struct Setting {
   std::function<void(const std::function<void(Communicator&)>&)> run;
   /// Waits until what was enqueued has happened (communicators of a GPU).
   std::function<void(Communicator&)> settle = [](Communicator&) {};
-  /// What a mismatch between ranks ends in.
+  /// What a mismatch ends in where it is seen. Where that is not everywhere, the others hear of a failed peer.
   ErrorCode mismatch = ErrorCode::internal;
+  bool all_see_a_mismatch = true;
 };
+
+inline void PrintTo(const Setting& setting, std::ostream* out) { *out << setting.name; }
 
 inline std::string name_of(const testing::TestParamInfo<Setting>& info) { return info.param.name; }
 
@@ -149,6 +153,11 @@ class CommunicatorTest : public testing::TestWithParam<Setting> {
  protected:
   void run(const std::function<void(Communicator&)>& body) { GetParam().run(body); }
   void settle(Communicator& comm) { GetParam().settle(comm); }
+
+  void expect_mismatch(ErrorCode code, const std::string& text) {
+    if (!GetParam().all_see_a_mismatch && code == ErrorCode::peer_failed) return;
+    EXPECT_STREQ(to_string(code), to_string(GetParam().mismatch)) << text;
+  }
 
   template <typename T>
   void expect_all_reduce(Communicator& comm, int64_t count, ReduceOp op) {
@@ -433,11 +442,11 @@ TEST_P(CommunicatorTest, DifferentOperationsEndInAnErrorOnAllRanks) {
             comm.barrier();
           else
             comm.all_reduce(view(comm, data));
-          for (int i = 0; i < 4; ++i) comm.barrier();  // what a GPU only enqueued shows later
           settle(comm);
+          comm.barrier();  // what a GPU only enqueued shows in the next call
         },
         &text);
-    EXPECT_EQ(code, GetParam().mismatch) << text;
+    expect_mismatch(code, text);
     EXPECT_NE(comm.abort_reason(), "");
   });
 }
@@ -451,11 +460,11 @@ TEST_P(CommunicatorTest, DifferentCountsEndInAnErrorOnAllRanks) {
       const ErrorCode code = code_of(
           [&] {
             comm.all_reduce(view(comm, data));
-            for (int i = 0; i < 4; ++i) comm.barrier();
             settle(comm);
+            comm.barrier();
           },
           &text);
-      EXPECT_EQ(code, GetParam().mismatch) << text;
+      expect_mismatch(code, text);
     });
   }
 }
@@ -465,6 +474,7 @@ TEST_P(CommunicatorTest, AbortOnOneRankWakesAllThatWait) {
     if (comm.size() == 1) return;
     std::vector<float> data(100000);
     std::string text;
+    comm.barrier();
     if (comm.rank() == comm.size() - 1) {
       comm.abort("the watchdog says so");
     } else {

@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include "runtime/base/error.h"
+#include "runtime/comm/gpu_calls.h"
 
 namespace trireme::session {
 namespace {
@@ -40,6 +41,16 @@ TEST(Session, AbortEndsEveryGroup) {
   session.abort("the guard is gone");
   EXPECT_THROW(session.world().barrier(), Error);
   EXPECT_THROW(session.group(Role::actor).barrier(), Error);
+}
+
+TEST(Session, WithoutGpuSupportAGpuIsTheUsersMistake) {
+  if (comm::gpu_calls()) GTEST_SKIP() << "this build has GPU support";
+  try {
+    Session session(plan::RankEnv{}, {.actor = {0}}, comm::Device::gpu);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_config);
+  }
 }
 
 TEST(Session, VersionsNameTheLibraries) {

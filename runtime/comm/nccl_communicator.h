@@ -1,0 +1,100 @@
+// Collectives between GPUs through NCCL, on a stream of their own beside the caller's.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "runtime/base/error.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/gpu_calls.h"
+
+namespace trireme::comm {
+
+struct NcclOptions {
+  /// The stream whose work operations follow, and that follows them: the caller's compute stream.
+  GpuStream compute = nullptr;
+  /// An operation that has not ended by then after it was enqueued, or an opening, is an error (timeout).
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);
+};
+
+/// Blocking calls return when the operation is enqueued: what the caller enqueues on its compute stream
+/// afterwards sees the result. barrier() and Work::wait() wait on the host. An error of NCCL or of a peer
+/// shows in the next call, in wait(), or (a watching thread sees to it) as an abort of what is enqueued.
+/// Reductions are NCCL's own: the same bits on all ranks, in an order fixed by the topology and not by rank.
+class NcclCommunicator : public Communicator {
+ public:
+  /// This rank's GPU is the calling thread's current one. `host`: the same ranks, which carry NCCL's id; it
+  /// outlives this, and is aborted with it.
+  /// Collective over: host. Throws: nccl (two ranks on one GPU among others), timeout, peer_failed.
+  NcclCommunicator(GpuCalls& gpu, NcclCalls& nccl, Communicator& host, NcclOptions options = {});
+  /// Aborts, without a word to other ranks, what close() has not ended.
+  ~NcclCommunicator() override;
+
+  /// Ends in good order. Collective over: the group. Throws: nccl, timeout, peer_failed.
+  void close();
+
+  const std::string& name() const override { return host_.name(); }
+  int rank() const override { return host_.rank(); }
+  int size() const override { return host_.size(); }
+  Device device() const override { return Device::gpu; }
+  Communicator& host() override { return host_; }
+
+  void barrier() override;
+  void broadcast(BufferView data, int root) override;
+  void all_reduce(BufferView data, ReduceOp op) override;
+  void all_gather(ConstBufferView in, BufferView out) override;
+  void all_gather_v(ConstBufferView in, BufferView out, std::span<const int64_t> counts) override;
+  void reduce_scatter(ConstBufferView in, BufferView out, ReduceOp op) override;
+  void all_to_all_v(ConstBufferView in, std::span<const int64_t> send_counts, BufferView out,
+                    std::span<const int64_t> recv_counts) override;
+  WorkHandle all_reduce_async(BufferView data, ReduceOp op) override;
+  WorkHandle broadcast_async(BufferView data, int root) override;
+
+  void abort(const std::string& why) noexcept override;
+  std::string abort_reason() const override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  class Flight;  // one enqueued operation
+  class FlightWork;
+
+  void open();
+  void release() noexcept;
+  /// Enqueues what `issue` calls, between the compute stream's past and (if `join`) its future.
+  std::shared_ptr<Flight> enqueue(const std::string& what, bool join, const std::function<NcclResult()>& issue);
+  NcclResult grouped(const std::function<NcclResult()>& issue);
+  void settle(NcclResult result, const std::string& what, std::unique_lock<std::mutex>& lock);
+  void wait(Flight& flight);
+  void watch();
+  std::optional<Error> trouble();
+  void throw_if_ended();
+  void end(const Error& error) noexcept;
+
+  GpuCalls& gpu_;
+  NcclCalls& nccl_;
+  Communicator& host_;
+  const NcclOptions options_;
+  const int device_;
+
+  mutable std::mutex mutex_;  // of all below
+  std::condition_variable changed_;
+  NcclHandle comm_ = nullptr;
+  GpuStream stream_ = nullptr;
+  GpuEvent past_ = nullptr;       // the compute stream's work before an operation
+  void* barrier_data_ = nullptr;  // one i32
+  std::deque<std::shared_ptr<Flight>> flights_;
+  std::shared_ptr<const Error> ended_by_;
+  bool stop_ = false;
+  std::atomic<bool> closed_{false};
+  std::thread watcher_;
+};
+
+}  // namespace trireme::comm
