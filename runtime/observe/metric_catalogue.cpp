@@ -36,38 +36,31 @@ void add_critic(std::vector<MetricInfo>& table) {
              "reward of a response: its score, less the KL penalty in the reward");
   add_spread(table, "critic/advantages", "1", "advantage of a response token");
   add_spread(table, "critic/returns", "reward", "return of a response token");
-  table.insert(
-      table.end(),
-      {{"critic/acc/mean", "fraction", "Responses whose answer is right"},
-       {"critic/format", "fraction", "Responses that hold an answer in the form that the reward looks for"},
-       {"critic/groups_without_signal", "fraction",
-        "Prompts whose responses all got the same reward, so that no gradient comes from them"}});
+  table.push_back({"critic/acc/mean", "fraction", "Responses whose answer is right"});
 }
 
 void add_actor(std::vector<MetricInfo>& table) {
-  table.insert(table.end(),
-               {{"actor/pg_loss", "1", "Policy-gradient loss, mean over the step's updates"},
-                {"actor/pg_clipfrac", "fraction",
-                 "Tokens whose ratio was clipped by clip_ratio_low or clip_ratio_high"},
-                {"actor/pg_clipfrac_lower", "fraction",
-                 "Tokens of negative advantage that were clipped by clip_ratio_c"},
-                {"actor/ppo_kl", "nats per token", "Mean of old log-probability less new log-probability"},
-                {"actor/entropy", "nats per token", "Mean entropy of the policy at response tokens"},
-                {"actor/entropy_loss", "nats per token",
-                 "The entropy as it enters the loss, where entropy_coeff is not 0"},
-                {"actor/kl_loss", "nats per token",
-                 "Estimate (kl_loss_type) of the divergence from the reference policy"},
-                {"actor/kl_coef", "1", "Its coefficient in the loss"},
-                {"actor/reward_kl_penalty", "nats per token",
-                 "Divergence from the reference policy, as taken off the reward"},
-                {"actor/reward_kl_penalty_coeff", "1", "Its coefficient"},
-                {"actor/grad_norm", "1",
-                 "Norm of the gradient over all parameters, before clipping; mean over the updates"},
-                {"actor/lr", "1", "Learning rate of the last update"},
-                {"actor/skipped_updates", "updates", "Updates left out because their gradient was not finite"},
-       {"actor/updates", "updates", "Optimizer updates in this step"},
-                {"actor/micro_batches", "forwards",
-                 "Forward and backward passes that the updates took, on the rank with most"}});
+  table.insert(
+      table.end(),
+      {{"actor/pg_loss", "1", "Policy-gradient loss, mean over the step's updates"},
+       {"actor/pg_clipfrac", "fraction",
+        "Tokens whose ratio was clipped by clip_ratio_low or clip_ratio_high"},
+       {"actor/pg_clipfrac_lower", "fraction",
+        "Tokens of negative advantage that were clipped by clip_ratio_c"},
+       {"actor/ppo_kl", "nats per token", "Mean of old log-probability less new log-probability"},
+       {"actor/entropy", "nats per token", "Mean entropy of the policy at response tokens"},
+       {"actor/entropy_loss", "nats per token",
+        "The entropy as it enters the loss, where entropy_coeff is not 0"},
+       {"actor/kl_loss", "nats per token",
+        "Estimate (kl_loss_type) of the divergence from the reference policy"},
+       {"actor/kl_coef", "1", "Its coefficient in the loss"},
+       {"actor/reward_kl_penalty", "nats per token",
+        "Divergence from the reference policy, as taken off the reward"},
+       {"actor/reward_kl_penalty_coeff", "1", "Its coefficient"},
+       {"actor/grad_norm", "1",
+        "Norm of the gradient over all parameters, before clipping; mean over the updates"},
+       {"actor/lr", "1", "Learning rate of the last update"},
+       {"actor/skipped_updates", "updates", "Updates left out because their gradient was not finite"}});
 }
 
 void add_lengths(std::vector<MetricInfo>& table) {
@@ -90,20 +83,9 @@ void add_lengths(std::vector<MetricInfo>& table) {
 void add_rollout(std::vector<MetricInfo>& table) {
   table.insert(
       table.end(),
-      {{"rollout/prompt_tokens", "tokens", "Prompt tokens that were computed"},
-       {"rollout/shared_prompt_tokens", "tokens",
-        "Prompt tokens that were not computed again, because another sample of the prompt had done so"},
-       {"rollout/generated_tokens", "tokens", "Response tokens"},
-       {"rollout/recomputed_tokens", "tokens", "Tokens that were computed a second time after a preemption"},
-       {"rollout/steps", "forwards", "Forward passes, on the rank with most"},
-       {"rollout/running_mean", "sequences", "Mean sequences in one forward pass"},
-       {"rollout/running_max", "sequences", "Most sequences in one forward pass"},
+      {{"rollout/generated_tokens", "tokens", "Response tokens"},
        {"rollout/preemptions", "sequences", "Sequences that gave their pages up and were computed again"},
-       {"rollout/pages_peak", "pages", "Most pages of the KV cache in use at once, on the rank with most"},
-       {"rollout/pages_total", "pages", "Pages of one rank's KV cache"},
-       {"rollout/pages_peak_fraction", "fraction", "The peak's share of them"},
-       {"rollout/tokens_per_second", "tokens/s",
-        "Response tokens of all ranks by the time of the stage gen"}});
+       {"rollout/pages_peak", "pages", "Most pages of the KV cache in use at once, on the rank with most"}});
 }
 
 struct StageText {
@@ -112,12 +94,14 @@ struct StageText {
 };
 
 constexpr StageText kStages[] = {
+    {"data", "choosing and tokenizing the examples of supervised fine-tuning"},
     {"gen", "generating the responses"},
     {"reward", "scoring them"},
     {"old_log_prob", "the actor's log-probabilities before the update, where they are not those of rollout"},
     {"ref", "the reference policy's log-probabilities"},
     {"values", "the critic's values"},
-    {"adv", "advantages, and sending sequences to the ranks that train on them"},
+    {"exchange", "sending sequences to the ranks that need them next"},
+    {"adv", "advantages"},
     {"update_critic", "the critic's update"},
     {"update_actor", "the actor's update: forward, backward, reduction, optimizer"},
     {"update_weights", "handing the new weights to rollout"},
@@ -134,14 +118,10 @@ void add_times(std::vector<MetricInfo>& table) {
     table.push_back({fmt::format("timing_per_token_ms/{}", name), "ms/token",
                      fmt::format("timing_s/{} by {} tokens of the step", name,
                                  std::string_view(name) == "gen" ? "the response" : "all")});
-  table.insert(
-      table.end(),
-      {{"perf/total_num_tokens", "tokens", "Prompt and response tokens of the step"},
-       {"perf/time_per_step", "s", "timing_s/step"},
-       {"perf/throughput", "tokens/s per rank", "perf/total_num_tokens by time and ranks"},
-       {"perf/tokens_per_second", "tokens/s", "The same for all ranks together: what a step's line shows"},
-       {"perf/cpu_memory_used_gb", "GB", "Resident memory, on the rank with most"},
-       {"perf/max_memory_allocated_gb", "GB", "Most device memory in use at once, on the rank with most"}});
+  table.insert(table.end(),
+               {{"perf/total_num_tokens", "tokens", "Prompt and response tokens of the step"},
+                {"perf/time_per_step", "s", "timing_s/step"},
+                {"perf/throughput", "tokens/s per rank", "perf/total_num_tokens by time and ranks"}});
 }
 
 void add_evaluation_and_sft(std::vector<MetricInfo>& table) {
@@ -149,20 +129,11 @@ void add_evaluation_and_sft(std::vector<MetricInfo>& table) {
                {{"val-core/*/acc/mean@1", "fraction",
                  "Held-out problems of one data source that are answered rightly, decoding greedily"},
                 {"val-core/*/reward/mean@1", "reward", "Their mean reward"},
-                {"val-aux/*/format/mean@1", "fraction",
-                 "Responses to them that hold an answer in the form looked for"},
-                {"val-aux/*/response_length/mean", "tokens", "Mean length of those responses"},
-                {"val-aux/num_problems", "problems", "Held-out problems evaluated"},
                 {"sft/loss", "nats per token", "Cross-entropy of the response tokens"},
-                {"sft/accuracy", "fraction",
+                {"sft/train_accuracy", "fraction",
                  "Training problems answered rightly, decoding greedily (sft.stop_at_accuracy looks at it)"},
-                {"sft/token_accuracy", "fraction", "Response tokens that are the most likely ones"},
                 {"sft/grad_norm", "1", "Norm of the gradient over all parameters, before clipping"},
-                {"sft/lr", "1", "Learning rate of the update"},
-                {"sft/tokens", "tokens", "Tokens of the step, prompts and responses"},
-                {"sft/response_tokens", "tokens", "Tokens that the loss looks at"},
-                {"sft/tokens_per_second", "tokens/s", "sft/tokens by the step's time, all ranks together"},
-                {"sft/time_per_step", "s", "Time of the step, on the slowest rank"}});
+                {"sft/lr", "1", "Learning rate of the update"}});
 }
 
 bool matches(std::string_view pattern, std::string_view name) {
@@ -189,7 +160,6 @@ constexpr GroupText kGroups[] = {
     {"timing_per_token_ms", "Time by stage and token"},
     {"perf", "Speed and memory"},
     {"val-core", "Evaluation"},
-    {"val-aux", "Evaluation, further numbers"},
     {"sft", "Supervised fine-tuning"},
 };
 
