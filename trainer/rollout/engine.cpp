@@ -69,12 +69,12 @@ Engine::Engine(const models::Decoder& decoder, const RolloutConfig& config, std:
       max_model_len_(max_model_len),
       num_pages_(pages_of(config, max_model_len)),
       stop_tokens_(flags_of(stop_ids, decoder.shape().vocab_size)),
-      kv_(decoder.make_kv_slots(num_pages_ * config.page_size)),
-      samplers_(at::get_num_threads(), Sampler(decoder.shape().vocab_size)) {}
+      kv_(decoder.make_kv_slots(num_pages_ * config.page_size)) {}
 
 std::vector<Completion> Engine::generate(std::vector<Request> requests,
                                          const std::function<void(const Completion&)>& on_finished) {
   check(requests);
+  samplers_.resize(at::get_num_threads(), Sampler(decoder_.shape().vocab_size));
   std::vector<Completion> completions;
   Scheduler scheduler(config_, num_pages_, requests, stop_tokens_, completions);
   while (!scheduler.is_done()) {
