@@ -15,19 +15,15 @@ constexpr int64_t kTemplates = 8;
 constexpr int64_t kMaxTrainProblems = 200'000;  // wide ranges of operands get fewer sentences per pair
 
 // {N} a name, {T} things, {A} and {B} the left and right operand.
-constexpr std::array<const char*, kTemplates> kSums{"{N} has {A} {T} and gets {B} more. Total? ",
-                                                    "{N} finds {A} {T}, then {B} more. Total? ",
-                                                    "{N} buys {A} {T}, later {B} more. Total? ",
-                                                    "{N} had {A} {T} and won {B}. Total? ",
-                                                    "To {A} {T} {N} adds {B}. Total? ",
-                                                    "A box of {A} {T} gains {B}. Total? ",
-                                                    "{A} {T} and {B} {T}: how many? ",
-                                                    "{N} and I hold {A} and {B} {T}. Total? "};
+constexpr std::array<const char*, kTemplates> kSums{
+    "{N} has {A} {T} and gets {B} more.", "{N} finds {A} {T}, then {B} more.",
+    "{A} {T} plus {B} {T}: how many?",    "{N} buys {A} {T}, later {B} more.",
+    "To {A} {T} {N} adds {B}.",           "{N} had {A} {T} and won {B}. Now?",
+    "A box of {A} {T} gains {B}.",        "{N} and I hold {A} and {B} {T}."};
 constexpr std::array<const char*, kTemplates> kDifferences{
-    "{N} has {A} {T} and loses {B}. Left? ",   "{N} had {A} {T}, then sold {B}. Left? ",
-    "{N} has {A} {T}, gives away {B}. Left? ", "Of {A} {T}, {B} are gone. Left? ",
-    "From {A} {T} {N} takes {B}. Left? ",      "A box of {A} {T} drops {B}. Left? ",
-    "{A} {T} less {B} {T}: how many? ",        "{N} owned {A} {T} and lent {B}. Left? "};
+    "{N} has {A} {T} and loses {B}.",  "{N} had {A} {T}, then ate {B}.",   "Of {A} {T}, {B} are gone. Left?",
+    "From {A} {T} {N} takes {B}.",     "{N} has {A} {T}, gives away {B}.", "A box of {A} {T} drops {B}.",
+    "{A} {T} less {B} {T}: how many?", "{N} owned {A} {T} and sold {B}."};
 constexpr std::array<const char*, 10> kNames{"Tom", "Ann", "Mia", "Ben",  "Leo",
                                              "Eva", "Sam", "Ida", "Nora", "Paul"};
 constexpr std::array<const char*, 10> kThings{"pens", "cups", "eggs", "nuts",  "figs",
@@ -108,7 +104,7 @@ int64_t num_templates() {
 
 std::string prompt(const Expression& expression, int64_t template_index, uint64_t choice) {
   const auto& templates = expression.operation == '+' ? kSums : kDifferences;
-  std::string text;
+  std::string text = "<|im_start|>";
   for (const char* at = templates[static_cast<size_t>(template_index)]; *at != '\0'; ++at) {
     if (*at != '{') {
       text += *at;
@@ -130,15 +126,20 @@ std::string prompt(const Expression& expression, int64_t template_index, uint64_
     }
     at += 2;
   }
-  return text;
+  return text + "<|im_end|>";
 }
 
 std::string bare_prompt(const Expression& expression) {
-  return fmt::format("{}{}{}: ", expression.left, expression.operation, expression.right);
+  return fmt::format("<|im_start|>{}{}{}<|im_end|>", expression.left, expression.operation, expression.right);
 }
 
 std::string response(const Expression& expression) {
-  return fmt::format("{}{}{}={}", expression.left, expression.operation, expression.right,
+  const int64_t left = expression.left, right = expression.right;
+  const bool sum = expression.operation == '+';
+  const int64_t units = sum ? left % 10 + right % 10 : left % 10 - right % 10;
+  const int64_t carry = units > 9 || units < 0 ? 1 : 0;
+  const int64_t tens = sum ? left / 10 + right / 10 + carry : left / 10 - right / 10 - carry;
+  return fmt::format("{}{}{}:{}{},{}={}", left, expression.operation, right, carry, (units + 10) % 10, tens,
                      expression.value());
 }
 

@@ -20,11 +20,12 @@ struct Expression {
 
 /// The whole format of the task, in one place.
 namespace arithmetic_format {
-/// "Tom has 47 pens and gets 25 more. Total? "; `choice` picks template, name and thing.
+/// "<|im_start|>Tom has 47 pens and gets 25 more.<|im_end|>"; `choice` picks name and thing.
 std::string prompt(const Expression&, int64_t template_index, uint64_t choice);
-/// "47+25: "
+/// "<|im_start|>47+25<|im_end|>"
 std::string bare_prompt(const Expression&);
-/// "47+25=72": what a model should write after either prompt. Its last number is the answer.
+/// "47+25:12,7=72": the expression, then worked as on paper (carry or borrow and the units digit; the tens),
+/// then the value. What a model should write after either prompt; its last number is the answer.
 std::string response(const Expression&);
 /// Templates per operation.
 int64_t num_templates();

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "trainer/data/problem_set.h"
+#include "trainer/data/tokenizer.h"
 
 namespace trireme::data {
 namespace {
@@ -121,8 +122,9 @@ TEST(Arithmetic, TellsItInManyWaysThatFitAShortPrompt) {
   const ProblemSet set = make_arithmetic(small_config(), 9);
   std::map<char, std::set<std::string>> frames;
   for (const auto& p : set.train) {
-    EXPECT_GE(p.prompt.size(), 20u) << p.prompt;
-    EXPECT_LE(p.prompt.size(), 45u) << p.prompt;
+    const auto tokens = Tokenizer::bytes()->encode(p.prompt).size();
+    EXPECT_GE(tokens, 20u) << p.prompt;
+    EXPECT_LE(tokens, 40u) << p.prompt;
     std::string frame = p.prompt;
     frame.erase(
         std::remove_if(frame.begin(), frame.end(), [](unsigned char c) { return std::isdigit(c) != 0; }),
@@ -132,6 +134,21 @@ TEST(Arithmetic, TellsItInManyWaysThatFitAShortPrompt) {
   EXPECT_GE(arithmetic_format::num_templates(), 8);
   EXPECT_GT(frames['+'].size(), 300u);  // templates with their names and things
   EXPECT_GT(frames['-'].size(), 300u);
+}
+
+TEST(Arithmetic, WorksResponsesAsOnPaper) {
+  const auto response = [](int64_t left, char operation, int64_t right) {
+    return arithmetic_format::response({left, right, operation});
+  };
+  // Carry or borrow, units digit; tens; the value.
+  EXPECT_EQ(response(47, '+', 25), "47+25:12,7=72");
+  EXPECT_EQ(response(23, '+', 14), "23+14:07,3=37");
+  EXPECT_EQ(response(58, '+', 67), "58+67:15,12=125");
+  EXPECT_EQ(response(95, '+', 17), "95+17:12,11=112");
+  EXPECT_EQ(response(72, '-', 25), "72-25:17,4=47");
+  EXPECT_EQ(response(68, '-', 23), "68-23:05,4=45");
+  EXPECT_EQ(response(40, '-', 38), "40-38:12,0=2");
+  EXPECT_EQ(response(55, '-', 55), "55-55:00,0=0");
 }
 
 TEST(Arithmetic, AsksBareExpressions) {

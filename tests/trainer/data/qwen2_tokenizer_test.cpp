@@ -35,7 +35,8 @@ TEST_F(Qwen2Tokenizer, GivesTheIdsOfThePublishedVectors) {
 }
 
 TEST_F(Qwen2Tokenizer, GivesTheIdsOfTokenizers) {
-  for (const auto& golden : read_golden("qwen2_ids.json")["texts"])
+  const auto goldens = read_golden("qwen2_ids.json");
+  for (const auto& golden : goldens["texts"])
     EXPECT_EQ(tokenizer_->encode(golden["text"].get<std::string>()), golden["ids"].get<Ids>())
         << golden["text"];
 }
