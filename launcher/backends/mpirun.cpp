@@ -14,7 +14,8 @@ Mpirun::Mpirun(bool is_root, std::function<bool(const std::string&)> is_set)
     : is_root_(is_root), is_set_(std::move(is_set)) {}
 
 Mpirun Mpirun::from_environment() {
-  return Mpirun(::geteuid() == 0, [](const std::string& name) { return std::getenv(name.c_str()) != nullptr; });
+  return Mpirun(::geteuid() == 0,
+                [](const std::string& name) { return std::getenv(name.c_str()) != nullptr; });
 }
 
 std::vector<std::string> Mpirun::command_line(const plan::LaunchPlan& plan,
@@ -43,17 +44,20 @@ std::vector<std::string> Mpirun::command_line(const plan::LaunchPlan& plan,
 
 bool Mpirun::hides(const std::string& variable) const {
   static constexpr std::array<std::string_view, 8> kPrefixes{
-      "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "OMPI_APP_CTX", "OMPI_FIRST_RANKS",
+      "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "OMPI_APP_CTX",  "OMPI_FIRST_RANKS",
       "OMPI_MCA_orte_",   "OMPI_MCA_ess",   "OMPI_MCA_pmix", "PMIX_"};
   return variable != "OMPI_MCA_orte_tmpdir_base" &&
-         std::any_of(kPrefixes.begin(), kPrefixes.end(), [&](auto prefix) { return variable.starts_with(prefix); });
+         std::any_of(kPrefixes.begin(), kPrefixes.end(),
+                     [&](auto prefix) { return variable.starts_with(prefix); });
 }
 
 bool Mpirun::is_noise(const std::string& line) const {
-  static constexpr std::array<std::string_view, 6> kPhrases{
-      "Primary job  terminated normally", "a non-zero exit code. Per user-direction",
-      "mpirun detected that one or more", "the job to be terminated. The first process",
-      "  Process name: [[",               "  Exit code:  "};
+  static constexpr std::array<std::string_view, 6> kPhrases{"Primary job  terminated normally",
+                                                            "a non-zero exit code. Per user-direction",
+                                                            "mpirun detected that one or more",
+                                                            "the job to be terminated. The first process",
+                                                            "  Process name: [[",
+                                                            "  Exit code:  "};
   return line.find_first_not_of("- \t\r") == std::string::npos ||
          std::any_of(kPhrases.begin(), kPhrases.end(), [&](auto phrase) { return line.starts_with(phrase); });
 }

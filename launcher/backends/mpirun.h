@@ -8,7 +8,8 @@ namespace trireme::backends {
 
 class Mpirun : public Backend {
  public:
-  /// `is_root`: mpirun must be told that this is meant. `is_set(variable)`: the user's own OMPI_MCA_* stay as they are.
+  /// `is_root`: mpirun must be told that this is meant. `is_set(variable)`: the user's own OMPI_MCA_* stay as
+  /// they are.
   Mpirun(bool is_root, std::function<bool(const std::string&)> is_set);
   /// For this process and its environment.
   static Mpirun from_environment();

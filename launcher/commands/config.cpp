@@ -17,7 +17,8 @@ int check(const ConfigArguments& given) {
 }
 
 int show(const ConfigArguments& given) {
-  fmt::print("{}", config::show(config::load_with_origins(given.path, given.overrides, config::Paths::ignore)));
+  fmt::print("{}",
+             config::show(config::load_with_origins(given.path, given.overrides, config::Paths::ignore)));
   return 0;
 }
 
@@ -32,10 +33,11 @@ int explain(const std::vector<std::string>& names) {
 }  // namespace
 
 int config(const Arguments& arguments) {
-  auto options = options_of("config", "check CONFIG [key=value ...] | show CONFIG [key=value ...] | explain KEY ...",
-                            "check    lists every mistake of a configuration\n"
-                            "show     prints every key with its value and where that comes from, as TOML\n"
-                            "explain  tells what a key does, its default and range; a table's name lists its keys\n");
+  auto options =
+      options_of("config", "check CONFIG [key=value ...] | show CONFIG [key=value ...] | explain KEY ...",
+                 "check    lists every mistake of a configuration\n"
+                 "show     prints every key with its value and where that comes from, as TOML\n"
+                 "explain  tells what a key does, its default and range; a table's name lists its keys\n");
   const auto parsed = parse(options, arguments);
   if (!parsed) return 0;
   auto words = positional(*parsed);

@@ -44,7 +44,8 @@ int help(const Arguments& arguments) {
       "commands:\n";
   for (const auto& command : all_commands())
     if (!command.hidden)
-      text += fmt::format("  {:<32}{}\n", fmt::format("{} {}", command.name, command.arguments), command.summary);
+      text +=
+          fmt::format("  {:<32}{}\n", fmt::format("{} {}", command.name, command.arguments), command.summary);
   text +=
       "  --version                       versions of this program and of its libraries\n"
       "\n"

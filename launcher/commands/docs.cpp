@@ -9,7 +9,8 @@
 namespace trireme::commands {
 
 int docs(const Arguments& arguments) {
-  auto options = options_of("docs", "configuration|metrics", "Prints a reference, made from the code, as Markdown.\n");
+  auto options =
+      options_of("docs", "configuration|metrics", "Prints a reference, made from the code, as Markdown.\n");
   const auto parsed = parse(options, arguments);
   if (!parsed) return 0;
   const auto words = positional(*parsed);

@@ -25,19 +25,22 @@ topology::Machine machine_for(const config::RunConfig& config) {
   return machine;
 }
 
-plan::LaunchPlan make_plan(const config::RunConfig& config, const topology::Machine& machine, int asked_ranks) {
+plan::LaunchPlan make_plan(const config::RunConfig& config, const topology::Machine& machine,
+                           int asked_ranks) {
   Mistakes mistakes;
   if (config.run.device == "cuda" && machine.gpus.empty())
-    mistakes.add("run.device", kGpuBuild ? "is \"cuda\", but this machine shows no GPU; try run.device=cpu"
-                                         : "is \"cuda\", but this is the build for CPUs; build the preset `cuda`");
+    mistakes.add("run.device", kGpuBuild
+                                   ? "is \"cuda\", but this machine shows no GPU; try run.device=cpu"
+                                   : "is \"cuda\", but this is the build for CPUs; build the preset `cuda`");
   const int num_gpus = static_cast<int>(machine.gpus.size());
   int num_ranks = asked_ranks ? asked_ranks : static_cast<int>(config.run.ranks);
   if (num_ranks == 0) num_ranks = std::max(1, num_gpus);
   if (num_ranks > machine.num_cpus() && config.run.threads_per_rank == 0)
-    mistakes.add(asked_ranks ? "-n" : "run.ranks",
-                 fmt::format("{} ranks, but this machine has {} CPUs for us; ask for at most {}, or let ranks share "
-                             "CPUs with run.threads_per_rank=1 (slow)",
-                             num_ranks, machine.num_cpus(), machine.num_cpus()));
+    mistakes.add(
+        asked_ranks ? "-n" : "run.ranks",
+        fmt::format("{} ranks, but this machine has {} CPUs for us; ask for at most {}, or let ranks share "
+                    "CPUs with run.threads_per_rank=1 (slow)",
+                    num_ranks, machine.num_cpus(), machine.num_cpus()));
   mistakes.throw_if_any("the run does not fit this machine:");
   config::check_ranks(config, num_ranks);
 

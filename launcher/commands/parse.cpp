@@ -6,7 +6,8 @@
 
 namespace trireme::commands {
 
-cxxopts::Options options_of(const std::string& command, const std::string& arguments, const std::string& summary) {
+cxxopts::Options options_of(const std::string& command, const std::string& arguments,
+                            const std::string& summary) {
   cxxopts::Options options("trireme " + command, summary);
   options.custom_help("[options]");
   options.positional_help(arguments);
@@ -32,7 +33,8 @@ std::optional<cxxopts::ParseResult> parse(cxxopts::Options& options, const Argum
         if (group.empty() && !option.l.empty()) names.push_back("--" + option.l.front());
     std::string message = error.what(), close;
     for (const auto& argument : arguments)
-      if (argument.starts_with("--") && close.empty()) close = nearest(argument.substr(0, argument.find('=')), names);
+      if (argument.starts_with("--") && close.empty())
+        close = nearest(argument.substr(0, argument.find('=')), names);
     fail(ErrorCode::invalid_config, "{}{}; `trireme help {}` lists the options", message,
          close.empty() ? "" : fmt::format("; did you mean {}?", close), arguments[0]);
   } catch (const cxxopts::exceptions::exception& error) {
@@ -54,7 +56,8 @@ int asked_ranks(const cxxopts::ParseResult& parsed) {
 
 ConfigArguments config_arguments(const std::vector<std::string>& positional, const std::string& command) {
   if (positional.empty())
-    fail(ErrorCode::invalid_config, "no configuration file is named: `trireme {} CONFIG [key=value ...]`", command);
+    fail(ErrorCode::invalid_config, "no configuration file is named: `trireme {} CONFIG [key=value ...]`",
+         command);
   // `trireme run lr=1 run.toml` would otherwise complain about a file that does not exist.
   if (positional[0].find('=') != std::string::npos && positional[0].find(".toml") == std::string::npos)
     fail(ErrorCode::invalid_config, "the configuration file comes first, before '{}'", positional[0]);

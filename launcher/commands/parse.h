@@ -11,7 +11,8 @@
 namespace trireme::commands {
 
 /// A sub-command's Options, with --help and the text that stands after its name in the usage line.
-cxxopts::Options options_of(const std::string& command, const std::string& arguments, const std::string& summary);
+cxxopts::Options options_of(const std::string& command, const std::string& arguments,
+                            const std::string& summary);
 
 /// Nothing if --help was asked for and has been shown. Throws invalid_config, which names the nearest option.
 std::optional<cxxopts::ParseResult> parse(cxxopts::Options& options, const Arguments& arguments);

@@ -9,7 +9,8 @@
 namespace trireme::commands {
 
 int plan(const Arguments& arguments) {
-  auto options = options_of("plan", "CONFIG [key=value ...]", "Shows which rank would run where; starts nothing.\n");
+  auto options =
+      options_of("plan", "CONFIG [key=value ...]", "Shows which rank would run where; starts nothing.\n");
   options.add_options()("n,ranks", "number of ranks (default: run.ranks, else one per GPU, else 1)",
                         cxxopts::value<int>(), "RANKS");
   const auto parsed = parse(options, arguments);

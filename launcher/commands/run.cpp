@@ -20,18 +20,22 @@ cxxopts::Options run_options() {
   auto options = options_of("run", "CONFIG [key=value ...]",
                             "Checks the configuration, starts the ranks on this machine and watches them.\n");
   options.add_options()("n,ranks", "number of ranks (default: run.ranks, else one per GPU, else 1)",
-                        cxxopts::value<int>(), "RANKS")(
-      "run-dir", "the run's folder; an existing run is continued from its last checkpoint (default: a new folder in run.output_dir)",
-      cxxopts::value<std::string>()->default_value(""), "DIR")(
-      "dry-run", "show the plan and the command, start nothing")("v,verbose", "show the plan and the command, too");
+                        cxxopts::value<int>(),
+                        "RANKS")("run-dir",
+                                 "the run's folder; an existing run is continued from its last checkpoint "
+                                 "(default: a new folder in run.output_dir)",
+                                 cxxopts::value<std::string>()->default_value(""),
+                                 "DIR")("dry-run", "show the plan and the command, start nothing")(
+      "v,verbose", "show the plan and the command, too");
   options.add_options("hidden")("rank-program", "", cxxopts::value<std::string>()->default_value(""));
   return options;
 }
 
 // A word as a shell would want it.
 std::string shell_word(const std::string& word) {
-  const bool plain = !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                                             "0123456789_-+=./:,@%") == std::string::npos;
+  const bool plain = !word.empty() && word.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                          "0123456789_-+=./:,@%") == std::string::npos;
   if (plain) return word;
   std::string quoted = "'";
   for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -59,7 +63,8 @@ int check_data(const config::RunConfig& config, const ConfigArguments& given) {
 }
 
 std::string relative_path(const std::string& path) {
-  const auto shorter = std::filesystem::path(path).lexically_proximate(std::filesystem::current_path()).string();
+  const auto shorter =
+      std::filesystem::path(path).lexically_proximate(std::filesystem::current_path()).string();
   return shorter.starts_with("..") ? path : shorter;
 }
 
@@ -75,7 +80,8 @@ int run(const Arguments& arguments) {
   process::Job job{.plan = make_plan(config, machine, asked_ranks(*parsed)),
                    .guard = {program_folder() + "/trireme", "guard"}};
   const auto replacement = (*parsed)["rank-program"].as<std::string>();
-  job.plan.program = {replacement.empty() ? trainer_program() : std::filesystem::absolute(replacement).string(), "run"};
+  job.plan.program = {
+      replacement.empty() ? trainer_program() : std::filesystem::absolute(replacement).string(), "run"};
   if (replacement.empty())
     if (const int status = check_data(config, given)) return status;
 
@@ -85,7 +91,8 @@ int run(const Arguments& arguments) {
   const auto backend = backends::Mpirun::from_environment();
   const bool dry_run = parsed->count("dry-run") > 0;
   if (dry_run || parsed->count("verbose"))
-    fmt::print(stderr, "{}{}\n", plan_table(job.plan, config), shell_line(backend.command_line(job.plan, job.guard)));
+    fmt::print(stderr, "{}{}\n", plan_table(job.plan, config),
+               shell_line(backend.command_line(job.plan, job.guard)));
   if (dry_run) return 0;
 
   make_run_folder(folder);

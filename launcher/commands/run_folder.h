@@ -15,7 +15,8 @@ struct RunFolder {
 
 /// Where the run will lie; makes nothing. `asked` is --run-dir, or empty. Throws invalid_config if a
 /// folder is asked for that holds something else.
-RunFolder find_run_folder(const config::RunConfig& config, const std::string& config_path, const std::string& asked);
+RunFolder find_run_folder(const config::RunConfig& config, const std::string& config_path,
+                          const std::string& asked);
 
 /// Makes it, with its logs folder. Throws io.
 void make_run_folder(const RunFolder& folder);

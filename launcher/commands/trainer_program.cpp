@@ -16,7 +16,8 @@ namespace trireme::commands {
 std::string trainer_program() {
   const std::string path = program_folder() + "/trireme-trainer";
   if (::access(path.c_str(), X_OK) != 0)
-    fail(ErrorCode::io, "the program trireme-trainer is missing: it belongs beside this one, in {}", program_folder());
+    fail(ErrorCode::io, "the program trireme-trainer is missing: it belongs beside this one, in {}",
+         program_folder());
   return path;
 }
 

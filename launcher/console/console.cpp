@@ -45,10 +45,16 @@ Console::Console(Style style, int out, int err) : style_(style), out_(out), err_
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-Console::~Console() { finish(); }
+Console::~Console() {
+  finish();
+}
 
-void Console::out(std::string line) { add({false, std::move(line)}); }
-void Console::err(std::string line) { add({true, std::move(line)}); }
+void Console::out(std::string line) {
+  add({false, std::move(line)});
+}
+void Console::err(std::string line) {
+  add({true, std::move(line)});
+}
 
 void Console::rank_err(int rank, const std::string& line) {
   err(fmt::format(fmt::runtime(style_.color ? "\x1b[2m[rank {}]\x1b[0m {}" : "[rank {}] {}"), rank, line));
@@ -95,7 +101,8 @@ void Console::write_loop() {
       lines.swap(lines_);
       bytes_ = 0;
       if (const size_t missed = std::exchange(dropped_, 0))
-        lines.push_back({true, fmt::format("({} lines are not shown here; the log files have them)", missed)});
+        lines.push_back(
+            {true, fmt::format("({} lines are not shown here; the log files have them)", missed)});
       progress = progress_;
       redraw_ = false;
       last = closing_;

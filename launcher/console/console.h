@@ -1,5 +1,6 @@
 // What the user sees: lines on standard output and error, and on a terminal a progress line that stays
-// below them. A thread of its own writes, so that a terminal that is held (Ctrl-S, a pager) holds nobody else.
+// below them. A thread of its own writes, so that a terminal that is held (Ctrl-S, a pager) holds nobody
+// else.
 #pragma once
 
 #include <condition_variable>
@@ -48,7 +49,7 @@ class Console {
   void write_all(int& fd, const std::string& text);
 
   const Style style_;
-  int out_, err_;  // -1: the reader is gone
+  int out_, err_;           // -1: the reader is gone
   bool bar_shown_ = false;  // the writing thread's own
 
   std::mutex mutex_;

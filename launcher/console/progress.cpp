@@ -11,8 +11,8 @@ std::optional<std::chrono::seconds> time_left(int64_t step, int64_t total, std::
                                               std::chrono::nanoseconds since) {
   if (step <= 0 || total <= 0 || taken.count() <= 0) return std::nullopt;
   const double per_step = static_cast<double>(taken.count()) / static_cast<double>(step);
-  const double left = per_step * static_cast<double>(std::max<int64_t>(0, total - step)) -
-                      static_cast<double>(since.count());
+  const double left =
+      per_step * static_cast<double>(std::max<int64_t>(0, total - step)) - static_cast<double>(since.count());
   return std::chrono::seconds(std::llround(std::max(0.0, left) / 1e9));
 }
 
@@ -24,7 +24,9 @@ std::string format_duration(std::chrono::seconds duration) {
 
 std::string draw(const Progress& p, int columns, bool unicode) {
   const double share =
-      p.total_steps > 0 ? std::clamp(static_cast<double>(p.step) / static_cast<double>(p.total_steps), 0.0, 1.0) : 0;
+      p.total_steps > 0
+          ? std::clamp(static_cast<double>(p.step) / static_cast<double>(p.total_steps), 0.0, 1.0)
+          : 0;
   std::string left = p.phase.empty() ? "starting" : p.phase;
   std::string right;
   if (p.total_steps > 0) {
@@ -43,8 +45,7 @@ std::string draw(const Progress& p, int columns, bool unicode) {
     const int width = std::min(room, 40);
     const int full = static_cast<int>(share * width);
     line += unicode ? "  " : " [";
-    for (int i = 0; i < width; ++i)
-      line += i < full ? (unicode ? "━" : "#") : (unicode ? "╌" : ".");
+    for (int i = 0; i < width; ++i) line += i < full ? (unicode ? "━" : "#") : (unicode ? "╌" : ".");
     line += unicode ? "  " : "] ";
   } else {
     line += "  ";

@@ -10,7 +10,7 @@ namespace trireme::console {
 
 struct Progress {
   std::string phase, stage;
-  int64_t step = 0, total_steps = 0;                // 0 total: unknown
+  int64_t step = 0, total_steps = 0;  // 0 total: unknown
   std::optional<std::chrono::seconds> left;
   std::chrono::seconds elapsed{0};
   std::string note;  // "stopping", instead of the stage; may be empty
@@ -23,7 +23,8 @@ std::optional<std::chrono::seconds> time_left(int64_t step, int64_t total, std::
 /// "0:07", "12:30", "1:05:00"
 std::string format_duration(std::chrono::seconds duration);
 
-/// At most `columns` wide, without a line end and without control characters; `unicode`: the bar may use box drawing.
+/// At most `columns` wide, without a line end and without control characters; `unicode`: the bar may use box
+/// drawing.
 std::string draw(const Progress& progress, int columns, bool unicode);
 
 }  // namespace trireme::console

@@ -49,7 +49,8 @@ void reset_signals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-[[noreturn]] void become(const ChildOptions& options, char** command, char** environment, pid_t parent, int report) {
+[[noreturn]] void become(const ChildOptions& options, char** command, char** environment, pid_t parent,
+                         int report) {
   ::setpgid(0, 0);
   reset_signals();
   if (options.death_signal) {
@@ -86,7 +87,8 @@ pid_t start_child(const ChildOptions& options) {
   auto command = pointers(options.command);
   auto environment = pointers(options.environment);
   std::array<int, 2> report{};  // closed by a successful exec, else it carries the reason
-  if (::pipe2(report.data(), O_CLOEXEC) != 0) fail(ErrorCode::io, "cannot make a pipe: {}", std::strerror(errno));
+  if (::pipe2(report.data(), O_CLOEXEC) != 0)
+    fail(ErrorCode::io, "cannot make a pipe: {}", std::strerror(errno));
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) become(options, command.data(), environment.data(), parent, report[1]);

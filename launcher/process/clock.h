@@ -1,4 +1,5 @@
-// The one clock of guards, supervisor and rank pages: CLOCK_MONOTONIC, which stands still while the host sleeps.
+// The one clock of guards, supervisor and rank pages: CLOCK_MONOTONIC, which stands still while the host
+// sleeps.
 #pragma once
 
 #include <chrono>

@@ -25,7 +25,9 @@ void prepare(int fd) {
 
 }  // namespace
 
-Connection::Connection(int fd) : fd_(fd) { prepare(fd); }
+Connection::Connection(int fd) : fd_(fd) {
+  prepare(fd);
+}
 
 Connection& Connection::operator=(Connection&& other) noexcept {
   std::swap(fd_, other.fd_);
@@ -101,12 +103,15 @@ Listener::Listener() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_N
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof(address);
   auto* raw = reinterpret_cast<sockaddr*>(&address);
-  if (fd_ < 0 || ::bind(fd_, raw, size) != 0 || ::listen(fd_, 1024) != 0 || ::getsockname(fd_, raw, &size) != 0)
+  if (fd_ < 0 || ::bind(fd_, raw, size) != 0 || ::listen(fd_, 1024) != 0 ||
+      ::getsockname(fd_, raw, &size) != 0)
     fail(ErrorCode::io, "cannot listen on 127.0.0.1: {}", std::strerror(errno));
   address_ = fmt::format("127.0.0.1:{}", ntohs(address.sin_port));
 }
 
-Listener::~Listener() { ::close(fd_); }
+Listener::~Listener() {
+  ::close(fd_);
+}
 
 Connection Listener::accept() {
   const int fd = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);

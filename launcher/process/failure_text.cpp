@@ -33,7 +33,8 @@ std::string quoted(const std::vector<std::string>& lines) {
 
 }  // namespace
 
-std::string failure_text(const Failure& failure, const RankRecord& record, int num_ranks, const std::string& log) {
+std::string failure_text(const Failure& failure, const RankRecord& record, int num_ranks,
+                         const std::string& log) {
   const auto& page = record.exit ? record.exit->page : record.page;
   std::string text = fmt::format("trireme: rank {} of {} on {} {}{}", failure.rank, num_ranks, record.host,
                                  failure.explained ? "failed: " : "", failure.what);
@@ -43,8 +44,8 @@ std::string failure_text(const Failure& failure, const RankRecord& record, int n
     if (!page.stage.empty()) text += fmt::format(", in stage {}", page.stage);
     for (const auto& collective : page.collectives)
       if (collective.running)
-        text += fmt::format(", in {} #{} of '{}' ({}, {} elements)", collective.op, collective.seq, collective.communicator,
-                            collective.dtype, collective.count);
+        text += fmt::format(", in {} #{} of '{}' ({}, {} elements)", collective.op, collective.seq,
+                            collective.communicator, collective.dtype, collective.count);
   }
   if (record.exit && record.exit->signaled && record.exit->status == SIGKILL && !failure.explained)
     text += "\n  if nobody did that, it was the kernel, for lack of memory: `dmesg | tail` tells";

@@ -11,7 +11,8 @@
 namespace trireme::process {
 
 /// Rank, host, what, where in the run; the end of its log if the rank did not say itself what went wrong.
-std::string failure_text(const Failure& failure, const RankRecord& record, int num_ranks, const std::string& log);
+std::string failure_text(const Failure& failure, const RankRecord& record, int num_ranks,
+                         const std::string& log);
 
 /// What went wrong beside the ranks, and what the backend's command wrote from `offset` in its log.
 std::string trouble_text(const std::string& what, const backends::Backend& backend, const std::string& log,

@@ -9,8 +9,7 @@ namespace trireme::process {
 namespace {
 
 bool is_good(const plan::Exit& exit) {
-  return !exit.signaled &&
-         (exit.status == 0 || exit.status == static_cast<int>(ExitStatus::checkpointed));
+  return !exit.signaled && (exit.status == 0 || exit.status == static_cast<int>(ExitStatus::checkpointed));
 }
 
 std::optional<Failure> failure_of(int rank, const RankRecord& record, bool asked_to_stop) {
@@ -20,7 +19,8 @@ std::optional<Failure> failure_of(int rank, const RankRecord& record, bool asked
   if (page.has_error) {
     // A status of its own says more than the class of the error.
     const bool own = exit && !exit->signaled && exit->status != 0 && !exit->ended_by_guard;
-    return Failure{rank, own ? exit->status : static_cast<int>(exit_status_of(page.error_code)), page.error, true};
+    return Failure{rank, own ? exit->status : static_cast<int>(exit_status_of(page.error_code)), page.error,
+                   true};
   }
   if (record.lost_ns) {
     return Failure{rank, static_cast<int>(ExitStatus::timed_out),
@@ -28,7 +28,8 @@ std::optional<Failure> failure_of(int rank, const RankRecord& record, bool asked
   }
   if (!exit || exit->ended_by_guard) return std::nullopt;
   // A rank that cannot write a checkpoint yet just ends, as programs do on SIGTERM.
-  if (asked_to_stop && (!exit->signaled || exit->status == SIGTERM || exit->status == SIGINT)) return std::nullopt;
+  if (asked_to_stop && (!exit->signaled || exit->status == SIGTERM || exit->status == SIGINT))
+    return std::nullopt;
   if (exit->signaled)
     return Failure{rank, static_cast<int>(ExitStatus::rank_killed),
                    fmt::format("was killed by {}", signal_name(exit->status)), false};

@@ -21,13 +21,14 @@ struct RankRecord {
 
 struct Failure {
   int rank = 0;
-  int status = 1;      // of the whole job
-  std::string what;    // "was killed by SIGKILL", "ended with status 3", or the error that the rank recorded
+  int status = 1;    // of the whole job
+  std::string what;  // "was killed by SIGKILL", "ended with status 3", or the error that the rank recorded
   bool explained = false;  // the rank itself said what went wrong
 };
 
-/// The earliest cause, by the ranks' own clocks; a consequence (a peer's failure, an end that was ordered) only if
-/// there is no cause. `asked_to_stop`: ranks that end without an error of their own are no failures then.
+/// The earliest cause, by the ranks' own clocks; a consequence (a peer's failure, an end that was ordered)
+/// only if there is no cause. `asked_to_stop`: ranks that end without an error of their own are no failures
+/// then.
 std::optional<Failure> first_failure(const std::vector<RankRecord>& ranks, bool asked_to_stop);
 
 }  // namespace trireme::process

@@ -28,11 +28,11 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kStateEvery = 500ms;
-constexpr auto kSilence = 10s;           // of the supervisor, until it counts as lost
-constexpr auto kGraceOnOrder = 5s;       // between SIGTERM and SIGKILL
+constexpr auto kSilence = 10s;      // of the supervisor, until it counts as lost
+constexpr auto kGraceOnOrder = 5s;  // between SIGTERM and SIGKILL
 constexpr auto kGraceOnLoss = 2s;
-constexpr auto kGraceOnSignal = 300ms;   // mpirun kills the guard one second after its SIGTERM
-constexpr size_t kBacklog = 8 << 20;     // bytes for the supervisor, beyond which the rank has to wait
+constexpr auto kGraceOnSignal = 300ms;  // mpirun kills the guard one second after its SIGTERM
+constexpr size_t kBacklog = 8 << 20;    // bytes for the supervisor, beyond which the rank has to wait
 constexpr size_t kLongestOrder = 4096;
 
 class Guard {
@@ -97,8 +97,8 @@ class Guard {
   }
 
   void turn() {
-    std::array<pollfd, 4> watched{{{signals_.fd(), POLLIN, 0}, {supervisor_.fd(), POLLIN, 0}, {-1, POLLIN, 0},
-                                   {-1, POLLIN, 0}}};
+    std::array<pollfd, 4> watched{
+        {{signals_.fd(), POLLIN, 0}, {supervisor_.fd(), POLLIN, 0}, {-1, POLLIN, 0}, {-1, POLLIN, 0}}};
     if (supervisor_.backlog()) watched[1].events |= POLLOUT;
     // A supervisor that does not keep up slows the rank down instead of filling our memory.
     if (supervisor_.backlog() < kBacklog)
@@ -126,10 +126,17 @@ class Guard {
 
   void obey(plan::Order order) {
     switch (order) {
-      case plan::Order::beat: break;
-      case plan::Order::stop: signal_rank(SIGTERM); break;
-      case plan::Order::end: end_rank(kGraceOnOrder); break;
-      case plan::Order::kill: end_rank(0ms); break;
+      case plan::Order::beat:
+        break;
+      case plan::Order::stop:
+        signal_rank(SIGTERM);
+        break;
+      case plan::Order::end:
+        end_rank(kGraceOnOrder);
+        break;
+      case plan::Order::kill:
+        end_rank(0ms);
+        break;
       case plan::Order::pause:
         paused_ = true;
         signal_rank(SIGSTOP);
@@ -138,15 +145,21 @@ class Guard {
         paused_ = false;
         signal_rank(SIGCONT);
         break;
-      case plan::Order::leave: left_ = true; break;
+      case plan::Order::leave:
+        left_ = true;
+        break;
     }
   }
 
   void on_signal(int signal) {
     switch (signal) {
-      case SIGCHLD: reap(); break;
+      case SIGCHLD:
+        reap();
+        break;
       case SIGUSR1:
-      case SIGUSR2: signal_rank(signal); break;
+      case SIGUSR2:
+        signal_rank(signal);
+        break;
       default:
         // mpirun ends the job: the rank that called MPI_Abort gets a moment to end by itself, with its
         // own status, before it looks like a victim.
@@ -206,12 +219,13 @@ class Guard {
     term_at_.reset();
     kill_at_.reset();
     const bool signaled = WIFSIGNALED(wait_status);
-    supervisor_.send(plan::encode(plan::Exit{signaled, signaled ? WTERMSIG(wait_status) : WEXITSTATUS(wait_status),
-                                             told_to_end_, ended_ns_ ? ended_ns_ : now_ns(), page_.read()}));
+    supervisor_.send(
+        plan::encode(plan::Exit{signaled, signaled ? WTERMSIG(wait_status) : WEXITSTATUS(wait_status),
+                                told_to_end_, ended_ns_ ? ended_ns_ : now_ns(), page_.read()}));
   }
 
-  // What the rank has written and we have not read yet. Nobody holds the other ends any more, so they say when all is read;
-  // the deadline is for one that was handed to a process which is not ours.
+  // What the rank has written and we have not read yet. Nobody holds the other ends any more, so they say
+  // when all is read; the deadline is for one that was handed to a process which is not ours.
   void drain() {
     const auto deadline = Clock::now() + 1s;
     while ((output_[0] >= 0 || output_[1] >= 0) && Clock::now() < deadline) {

@@ -1,5 +1,5 @@
-// The parent of one rank, and what mpirun starts in its place: binds it, keeps its log, reports on it, and ends
-// it, with all that it started, when told so or when the supervisor is gone.
+// The parent of one rank, and what mpirun starts in its place: binds it, keeps its log, reports on it, and
+// ends it, with all that it started, when told so or when the supervisor is gone.
 #pragma once
 
 namespace trireme::process {

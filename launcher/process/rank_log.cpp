@@ -27,7 +27,9 @@ RankLog::RankLog(const std::string& run_dir, int rank)
   if (fd_ < 0) fail(ErrorCode::io, "cannot write {}: {}", rank_log_path(run_dir, rank), std::strerror(errno));
 }
 
-RankLog::~RankLog() { ::close(fd_); }
+RankLog::~RankLog() {
+  ::close(fd_);
+}
 
 std::vector<std::string> RankLog::add(int stream, const char* data, size_t size) {
   std::vector<std::string> lines;
@@ -57,7 +59,8 @@ void RankLog::write(std::vector<std::string>& lines) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
       broken_ = true;
-      lines.push_back(fmt::format("trireme: this rank's log ends here, it cannot be written: {}", std::strerror(errno)));
+      lines.push_back(
+          fmt::format("trireme: this rank's log ends here, it cannot be written: {}", std::strerror(errno)));
       return;
     }
     done += static_cast<size_t>(n);

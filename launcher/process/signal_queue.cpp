@@ -27,7 +27,9 @@ SignalQueue::SignalQueue(std::initializer_list<int> signals) {
   if (fd_ < 0) fail(ErrorCode::io, "cannot watch for signals: {}", std::strerror(errno));
 }
 
-SignalQueue::~SignalQueue() { ::close(fd_); }
+SignalQueue::~SignalQueue() {
+  ::close(fd_);
+}
 
 std::optional<int> SignalQueue::next() {
   signalfd_siginfo info{};

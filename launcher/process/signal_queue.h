@@ -7,8 +7,8 @@
 
 namespace trireme::process {
 
-/// Blocks the signals in this thread and in those that it starts, but for those that our parent made us ignore
-/// (nohup); ignores SIGPIPE. One per process.
+/// Blocks the signals in this thread and in those that it starts, but for those that our parent made us
+/// ignore (nohup); ignores SIGPIPE. One per process.
 class SignalQueue {
  public:
   explicit SignalQueue(std::initializer_list<int> signals);

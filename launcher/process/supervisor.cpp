@@ -32,12 +32,12 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kBeatEvery = 1s;
-constexpr auto kStartLimit = 60s;      // until all guards have reported
-constexpr auto kSilence = 10s;         // of a guard, until it counts as lost
-constexpr auto kVictimWait = 2s;       // for the cause, when a rank has ended because of another
-constexpr auto kEndLimit = 9s;         // guards give SIGTERM 5 s, then SIGKILL, then report
-constexpr auto kLeaveLimit = 5s;       // for mpirun to end when all guards have left
-constexpr auto kLonelyLimit = 60s;     // ranks that go on when another has ended, without any progress
+constexpr auto kStartLimit = 60s;   // until all guards have reported
+constexpr auto kSilence = 10s;      // of a guard, until it counts as lost
+constexpr auto kVictimWait = 2s;    // for the cause, when a rank has ended because of another
+constexpr auto kEndLimit = 9s;      // guards give SIGTERM 5 s, then SIGKILL, then report
+constexpr auto kLeaveLimit = 5s;    // for mpirun to end when all guards have left
+constexpr auto kLonelyLimit = 60s;  // ranks that go on when another has ended, without any progress
 constexpr size_t kLongestReport = 64 << 20;
 constexpr size_t kLongestHello = 4096;
 
@@ -90,9 +90,9 @@ class Supervisor {
     if (log < 0) fail(ErrorCode::io, "cannot write {}: {}", mpirun_log(), std::strerror(errno));
     log_offset_ = ::lseek(log, 0, SEEK_END);
     const auto hides = [&](const std::string& name) {
-      return backend_.hides(name) || name.starts_with("TRIREME_RANK") || name.starts_with("TRIREME_NUM_RANKS") ||
-             name.starts_with("TRIREME_LOCAL_RANK") || name == "TRIREME_RUN_DIR" || name == "TRIREME_SECRET" ||
-             name == "TRIREME_SUPERVISOR";
+      return backend_.hides(name) || name.starts_with("TRIREME_RANK") ||
+             name.starts_with("TRIREME_NUM_RANKS") || name.starts_with("TRIREME_LOCAL_RANK") ||
+             name == "TRIREME_RUN_DIR" || name == "TRIREME_SECRET" || name == "TRIREME_SUPERVISOR";
     };
     ChildOptions options{.command = backend_.command_line(job_.plan, job_.guard),
                          .environment = environment_without(
@@ -161,9 +161,11 @@ class Supervisor {
     if (peer.rank < 0) fail(ErrorCode::corrupt_data, "a stranger connected");
     RankRecord& record = ranks_[peer.rank];
     if (const auto* output = std::get_if<plan::Output>(&report)) {
-      for (const auto& line : output->lines) output->is_error ? console_.rank_err(peer.rank, line) : console_.out(line);
+      for (const auto& line : output->lines)
+        output->is_error ? console_.rank_err(peer.rank, line) : console_.out(line);
     } else if (auto* state = std::get_if<plan::State>(&report)) {
-      if (state->page.changed_ns != record.page.changed_ns || collectives_begun(state->page) != collectives_begun(record.page))
+      if (state->page.changed_ns != record.page.changed_ns ||
+          collectives_begun(state->page) != collectives_begun(record.page))
         last_progress_ = Clock::now();
       record.page = std::move(state->page);
       if (peer.rank == 0) show_progress();
@@ -171,7 +173,8 @@ class Supervisor {
       record.page = exit->page;
       record.exit = std::move(*exit);
       last_progress_ = Clock::now();
-      const bool good = !record.exit->signaled && (record.exit->status == 0 || record.exit->status == kCheckpointed);
+      const bool good =
+          !record.exit->signaled && (record.exit->status == 0 || record.exit->status == kCheckpointed);
       // A rank that knows of another's failure may be quicker than that other one, whose message counts.
       const bool is_victim = record.page.has_error && record.page.error_code == ErrorCode::peer_failed;
       if (!good && !is_victim) end_all();
@@ -203,8 +206,11 @@ class Supervisor {
         }
         break;
       }
-      case SIGTSTP: pause(); break;
-      default: ask_to_stop(signal);
+      case SIGTSTP:
+        pause();
+        break;
+      default:
+        ask_to_stop(signal);
     }
   }
 
@@ -213,9 +219,9 @@ class Supervisor {
       stop_signal_ = signal;
       state_ = State::stopping;
       send_all(plan::Order::stop);
-      console_.err(signal == SIGINT
-                       ? "trireme: writing a checkpoint; Ctrl-C again to stop at once"
-                       : fmt::format("trireme: {}: writing a checkpoint, then stopping", signal_name(signal)));
+      console_.err(signal == SIGINT ? "trireme: writing a checkpoint; Ctrl-C again to stop at once"
+                                    : fmt::format("trireme: {}: writing a checkpoint, then stopping",
+                                                  signal_name(signal)));
       show_progress();
     } else if (state_ <= State::ending) {
       killed_ = true;
@@ -265,8 +271,9 @@ class Supervisor {
       end_all();
     }
     if (state_ < State::ending && num_ended() > 0 && now > last_progress_ + kLonelyLimit) {
-      trouble_ = fmt::format("{} of {} ranks have ended, and for {} s the others went on without any progress",
-                             num_ended(), num_ranks(), kLonelyLimit.count());
+      trouble_ =
+          fmt::format("{} of {} ranks have ended, and for {} s the others went on without any progress",
+                      num_ended(), num_ranks(), kLonelyLimit.count());
       timed_out_ = true;
       end_all();
     }
@@ -274,15 +281,18 @@ class Supervisor {
 
   int num_ranks() const { return static_cast<int>(ranks_.size()); }
   int num_ended() const {
-    return static_cast<int>(std::count_if(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.exit.has_value(); }));
+    return static_cast<int>(
+        std::count_if(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.exit.has_value(); }));
   }
 
   void check_ends() {
-    const bool all_gone = std::all_of(ranks_.begin(), ranks_.end(),
-                                      [](const auto& r) { return r.exit.has_value() || r.lost_ns.has_value(); });
+    const bool all_gone = std::all_of(ranks_.begin(), ranks_.end(), [](const auto& r) {
+      return r.exit.has_value() || r.lost_ns.has_value();
+    });
     const bool late = deadline_ && Clock::now() >= *deadline_;
     if (state_ < State::ending && late && mpirun_ < 0) {
-      if (reported_ && !all_gone) trouble_ = fmt::format("{} ended while ranks were running", backend_.name());
+      if (reported_ && !all_gone)
+        trouble_ = fmt::format("{} ended while ranks were running", backend_.name());
       deadline_.reset();
       reported_ ? end_all() : leave();
     } else if (state_ < State::leaving && (all_gone || (state_ == State::ending && late))) {
@@ -306,7 +316,8 @@ class Supervisor {
 
   void show_progress() {
     const auto& page = ranks_[0].page;
-    console::Progress shown{.phase = page.phase, .stage = page.stage, .step = page.step, .total_steps = page.total_steps};
+    console::Progress shown{
+        .phase = page.phase, .stage = page.stage, .step = page.step, .total_steps = page.total_steps};
     shown.elapsed = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - started_);
     shown.left = console::time_left(page.step, page.total_steps,
                                     std::chrono::nanoseconds(page.changed_ns - page.phase_began_ns),
@@ -331,11 +342,11 @@ class Supervisor {
   int mpirun_status_ = 0;
   off_t log_offset_ = 0;  // where this attempt's part of mpirun's log begins
   State state_ = State::running;
-  int reported_ = 0;      // guards that have said hello
-  int stop_signal_ = 0;   // the first signal that asked for a stop
-  bool killed_ = false;   // a second one came
+  int reported_ = 0;     // guards that have said hello
+  int stop_signal_ = 0;  // the first signal that asked for a stop
+  bool killed_ = false;  // a second one came
   bool timed_out_ = false;
-  std::string trouble_;   // what went wrong beside the ranks
+  std::string trouble_;  // what went wrong beside the ranks
   Clock::time_point started_ = Clock::now(), next_beat_ = Clock::now(), last_progress_ = Clock::now();
   std::optional<Clock::time_point> deadline_;  // of the present state
   std::optional<Clock::time_point> end_at_;
@@ -350,16 +361,16 @@ int Supervisor::conclude() {
   };
   if (failure) {
     const RankRecord& record = ranks_[failure->rank];
-    finish(ExitStatus::failed, failure_text(*failure, record, num_ranks(),
-                                            rank_log_path(job_.plan.run_dir, failure->rank)));
+    finish(ExitStatus::failed,
+           failure_text(*failure, record, num_ranks(), rank_log_path(job_.plan.run_dir, failure->rank)));
     return failure->status;
   }
   const bool all_good = std::all_of(ranks_.begin(), ranks_.end(), [](const auto& r) {
     return r.exit && !r.exit->signaled && (r.exit->status == 0 || r.exit->status == kCheckpointed);
   });
   const bool checkpointed = all_good && std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) {
-    return r.exit->status == kCheckpointed;
-  });
+                              return r.exit->status == kCheckpointed;
+                            });
   if (!all_good && stop_signal_ == 0) {
     if (trouble_.empty()) trouble_ = fmt::format("{} could not start the ranks", backend_.name());
     return finish(timed_out_ ? ExitStatus::timed_out : ExitStatus::failed,

@@ -12,9 +12,9 @@
 namespace trireme::process {
 
 struct Job {
-  plan::LaunchPlan plan;            // lies in plan.run_dir, whose logs folder exists
-  std::vector<std::string> guard;   // command
-  std::string how_to_resume;        // a command, for who stopped the run
+  plan::LaunchPlan plan;           // lies in plan.run_dir, whose logs folder exists
+  std::vector<std::string> guard;  // command
+  std::string how_to_resume;       // a command, for who stopped the run
 };
 
 /// Returns the job's exit status (docs/exit-codes.md) when nothing of it is running any more. The last

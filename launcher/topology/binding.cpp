@@ -33,7 +33,8 @@ std::vector<int> cut(const Machine& machine, const std::vector<int>& cores, int 
     }
   } else {
     std::vector<int> all;
-    for (const int core : cores) all.insert(all.end(), machine.cores[core].cpus.begin(), machine.cores[core].cpus.end());
+    for (const int core : cores)
+      all.insert(all.end(), machine.cores[core].cpus.begin(), machine.cores[core].cpus.end());
     const int total = static_cast<int>(all.size());
     if (shares <= total) {
       for (int i = total * share / shares; i < total * (share + 1) / shares; ++i) cpus.push_back(all[i]);
@@ -68,8 +69,9 @@ std::vector<Binding> bind(const Machine& machine, int num_ranks, bool use_gpus, 
         ++own_cores;
         nodes.insert(core.memory_node);
       }
-      const int fair = std::max<int>(1, static_cast<int>(cores.size() / ranks.size()));
-      binding.threads = threads_per_rank > 0 ? threads_per_rank : std::clamp(own_cores, 1, std::max(1, fair));
+      int fair = std::max<int>(1, static_cast<int>(cores.size() / ranks.size()));
+      if (machine.cpu_limit > 0) fair = std::min(fair, std::max(1, machine.cpu_limit / num_ranks));
+      binding.threads = threads_per_rank > 0 ? threads_per_rank : std::clamp(own_cores, 1, fair);
       if (nodes.size() == 1) binding.memory_node = *nodes.begin();
     }
   }

@@ -14,9 +14,10 @@ struct Binding {
   int threads = 1;        // that compute: one a core
 };
 
-/// Local rank i gets GPU i (again from the first where ranks outnumber GPUs) and an even share of the cores that are near
-/// it; without GPUs an even share of all. Whole cores first; ranks share CPUs only where they outnumber them.
-/// `threads_per_rank` 0: as many as the rank has cores. Expects num_ranks > 0 and a machine with cores.
+/// Local rank i gets GPU i (again from the first where ranks outnumber GPUs) and an even share of the cores
+/// that are near it; without GPUs an even share of all. Whole cores first; ranks share CPUs only where they
+/// outnumber them. `threads_per_rank` 0: as many as the rank has cores, or less if the container's share of
+/// CPU time is smaller. Expects num_ranks > 0 and a machine with cores.
 std::vector<Binding> bind(const Machine& machine, int num_ranks, bool use_gpus, int threads_per_rank);
 
 }  // namespace trireme::topology

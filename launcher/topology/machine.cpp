@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -85,7 +86,8 @@ std::vector<Core> find_cores(const fs::path& root, const std::vector<int>& allow
 // Display and 3D controllers of NVIDIA; of AMD also what calls itself an accelerator.
 std::string gpu_vendor(const std::string& vendor, const std::string& device_class) {
   const auto is = [&](std::initializer_list<const char*> classes) {
-    return std::any_of(classes.begin(), classes.end(), [&](const char* c) { return device_class.starts_with(c); });
+    return std::any_of(classes.begin(), classes.end(),
+                       [&](const char* c) { return device_class.starts_with(c); });
   };
   if (vendor == "0x10de" && is({"0x0302", "0x0300"})) return "nvidia";
   if (vendor == "0x1002" && is({"0x1200", "0x0380"})) return "amd";
@@ -100,8 +102,8 @@ std::vector<Gpu> find_gpus(const fs::path& root) {
   const bool has_own = fs::is_directory(own);
   for (const auto& bus_id : entries(devices)) {
     const fs::path device = devices / bus_id;
-    const auto vendor = gpu_vendor(first_line(device / "vendor").value_or(""),
-                                   first_line(device / "class").value_or(""));
+    const auto vendor =
+        gpu_vendor(first_line(device / "vendor").value_or(""), first_line(device / "class").value_or(""));
     if (vendor.empty()) continue;
     if (vendor == "nvidia" && has_own && !fs::exists(own / bus_id)) continue;
     Gpu& gpu = gpus.emplace_back();
@@ -111,6 +113,18 @@ std::vector<Gpu> find_gpus(const fs::path& root) {
     gpu.cpus = parse_cpu_list(first_line(device / "local_cpulist").value_or(""));
   }
   return gpus;
+}
+
+// The container's share of CPU time (docker --cpus=2), which the affinity mask does not show.
+int find_cpu_limit(const fs::path& root) {
+  const fs::path cgroup = root / "sys/fs/cgroup";
+  std::string text = first_line(cgroup / "cpu.max").value_or("");
+  if (text.empty())  // cgroups of version 1
+    text = first_line(cgroup / "cpu/cpu.cfs_quota_us").value_or("") + " " +
+           first_line(cgroup / "cpu/cpu.cfs_period_us").value_or("");
+  double quota = 0, period = 0;
+  std::istringstream(text) >> quota >> period;  // "max 100000" leaves 0, as does "-1 100000" below
+  return quota > 0 && period > 0 ? static_cast<int>(std::ceil(quota / period)) : 0;
 }
 
 }  // namespace
@@ -138,7 +152,10 @@ std::string host_name() {
 
 Machine discover(const std::string& root, const std::vector<int>& allowed) {
   const fs::path base = root.empty() ? "/" : root;
-  return {.host = host_name(), .cores = find_cores(base, allowed), .gpus = find_gpus(base)};
+  return {.host = host_name(),
+          .cores = find_cores(base, allowed),
+          .gpus = find_gpus(base),
+          .cpu_limit = find_cpu_limit(base)};
 }
 
 std::vector<Gpu> visible_gpus(const std::vector<Gpu>& gpus, const char* visible_devices) {

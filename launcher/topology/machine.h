@@ -23,6 +23,8 @@ struct Machine {
   std::vector<Core> cores;  // by memory node, then by first CPU
   std::vector<Gpu> gpus;    // by bus id: the order of CUDA_DEVICE_ORDER=PCI_BUS_ID
 
+  int cpu_limit = 0;  // CPUs' worth of time that the container may use, rounded up; 0: no limit
+
   int num_cpus() const;
 };
 
@@ -34,7 +36,8 @@ std::string host_name();
 /// GPUs that a container hides are left out.
 Machine discover(const std::string& root, const std::vector<int>& allowed);
 
-/// CUDA_VISIBLE_DEVICES and its like, "0,2" or UUIDs: how many and, where it says, which of the GPUs are left.
+/// CUDA_VISIBLE_DEVICES and its like, "0,2" or UUIDs: how many and, where it says, which of the GPUs are
+/// left.
 std::vector<Gpu> visible_gpus(const std::vector<Gpu>& gpus, const char* visible_devices);
 
 }  // namespace trireme::topology

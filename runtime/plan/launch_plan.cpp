@@ -13,7 +13,8 @@ using Json = nlohmann::ordered_json;
 // Reads a field and says which one is missing or of the wrong kind.
 template <typename Value>
 Value field(const Json& object, const char* name, const std::string& where) {
-  if (!object.is_object()) fail(ErrorCode::corrupt_data, "{}: expected an object that holds '{}'", where, name);
+  if (!object.is_object())
+    fail(ErrorCode::corrupt_data, "{}: expected an object that holds '{}'", where, name);
   const auto found = object.find(name);
   if (found == object.end()) fail(ErrorCode::corrupt_data, "{}: '{}' is missing", where, name);
   try {
@@ -26,7 +27,9 @@ Value field(const Json& object, const char* name, const std::string& where) {
 
 }  // namespace
 
-std::string launch_plan_path(const std::string& run_dir) { return run_dir + "/launch_plan.json"; }
+std::string launch_plan_path(const std::string& run_dir) {
+  return run_dir + "/launch_plan.json";
+}
 
 std::string to_json(const LaunchPlan& plan) {
   Json ranks = Json::array();
@@ -80,8 +83,12 @@ LaunchPlan launch_plan_from_json(const std::string& text, const std::string& whe
   return plan;
 }
 
-void save(const LaunchPlan& plan, const std::string& path) { files::write_atomically(path, to_json(plan)); }
+void save(const LaunchPlan& plan, const std::string& path) {
+  files::write_atomically(path, to_json(plan));
+}
 
-LaunchPlan load_launch_plan(const std::string& path) { return launch_plan_from_json(files::read(path), path); }
+LaunchPlan load_launch_plan(const std::string& path) {
+  return launch_plan_from_json(files::read(path), path);
+}
 
 }  // namespace trireme::plan

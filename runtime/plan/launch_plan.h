@@ -11,9 +11,9 @@ namespace trireme::plan {
 struct RankPlan {
   std::string host;
   int local_rank = 0;
-  std::vector<int> cpus;  // empty: not bound
-  int memory_node = -1;   // preferred, not forced; -1: none
-  int gpu = -1;           // among the visible devices of the host in PCI order; -1: none
+  std::vector<int> cpus;   // empty: not bound
+  int memory_node = -1;    // preferred, not forced; -1: none
+  int gpu = -1;            // among the visible devices of the host in PCI order; -1: none
   std::string gpu_bus_id;  // "0000:3b:00.0", "" without a GPU
   int threads = 1;
   std::map<std::string, std::string> environment;  // set where the user has not set it

@@ -116,7 +116,9 @@ struct RankPage::Layout {
 RankPage::RankPage(std::string path, int fd, Layout* page) : path_(std::move(path)), fd_(fd), page_(page) {}
 
 RankPage::RankPage(RankPage&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), page_(std::exchange(other.page_, nullptr)) {}
+    : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      page_(std::exchange(other.page_, nullptr)) {}
 
 RankPage& RankPage::operator=(RankPage&& other) noexcept {
   std::swap(path_, other.path_);

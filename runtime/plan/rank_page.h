@@ -42,7 +42,8 @@ class RankPage {
   /// The first error wins. A text that does not fit is cut.
   void set_error(ErrorCode code, const std::string& message);
 
-  /// The communicator's slot, the same for the same name; -1 if all are taken, which the two calls below accept.
+  /// The communicator's slot, the same for the same name; -1 if all are taken, which the two calls below
+  /// accept.
   int communicator_slot(const std::string& name);
   /// The next collective of this communicator has begun; its sequence number is one more than the last one's.
   void begin_collective(int slot, const std::string& op, const std::string& dtype, int64_t count);

@@ -90,7 +90,9 @@ Report report_from(const Json& m) {
 
 }  // namespace
 
-std::string encode(const Report& report) { return to_line(std::visit(Encode{}, report)); }
+std::string encode(const Report& report) {
+  return to_line(std::visit(Encode{}, report));
+}
 
 std::string encode(Order order) {
   for (const auto& [value, name] : kOrders)

@@ -34,21 +34,21 @@ struct State {
 /// The rank is gone, and everything that it started. The last report but for goodbyes.
 struct Exit {
   bool signaled = false;
-  int status = 0;              // exit status, or the signal's number
+  int status = 0;               // exit status, or the signal's number
   bool ended_by_guard = false;  // it had been told to end, or its guard was: a consequence, no cause
-  int64_t at_ns = 0;           // steady clock
+  int64_t at_ns = 0;            // steady clock
   RankPage::Snapshot page;
 };
 using Report = std::variant<Hello, Output, State, Exit>;
 
 enum class Order {
-  beat,    // nothing to do: the supervisor is alive
-  stop,    // finish the step, write a checkpoint, exit (SIGTERM to the rank)
-  end,     // SIGTERM, then SIGKILL after a grace period: another rank failed
-  kill,    // SIGKILL
-  pause,   // SIGSTOP, until resume
+  beat,   // nothing to do: the supervisor is alive
+  stop,   // finish the step, write a checkpoint, exit (SIGTERM to the rank)
+  end,    // SIGTERM, then SIGKILL after a grace period: another rank failed
+  kill,   // SIGKILL
+  pause,  // SIGSTOP, until resume
   resume,
-  leave,   // all ranks are gone: the guard may exit
+  leave,  // all ranks are gone: the guard may exit
 };
 
 /// One line, with its line end. Bytes that are no UTF-8 become U+FFFD.

@@ -42,7 +42,8 @@ inline std::string source_folder() {
   return std::filesystem::absolute(from_env("TRIREME_SOURCE_DIR", (build_folder() + "/../..").c_str()));
 }
 
-inline bool wait_until(const std::function<bool()>& condition, std::chrono::seconds limit = std::chrono::seconds(30)) {
+inline bool wait_until(const std::function<bool()>& condition,
+                       std::chrono::seconds limit = std::chrono::seconds(30)) {
   const auto end = std::chrono::steady_clock::now() + limit;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;
@@ -81,9 +82,7 @@ class LaunchTest : public ::testing::Test {
   }
   static std::string page_rank() { return build_folder() + "/tests/bin/page_rank"; }
   std::string run_dir() const { return folder_ / "run"; }
-  static std::string configuration() {
-    return source_folder() + "/configs/quickstart.toml";
-  }
+  static std::string configuration() { return source_folder() + "/configs/quickstart.toml"; }
 
   /// `trireme ARGUMENTS`; on a terminal of its own if asked for, whose output is then all in Result::out.
   void start(std::vector<std::string> arguments, bool on_terminal = false,
@@ -119,9 +118,11 @@ class LaunchTest : public ::testing::Test {
     }
   }
   /// `trireme run` on a small configuration, with `program` as its ranks.
-  void start_run(const std::string& program, int ranks, std::vector<std::string> more = {}, bool on_terminal = false) {
-    std::vector<std::string> arguments{"run", configuration(), "-n", std::to_string(ranks), "--run-dir", run_dir(),
-                                       "--rank-program", program};
+  void start_run(const std::string& program, int ranks, std::vector<std::string> more = {},
+                 bool on_terminal = false) {
+    std::vector<std::string> arguments{
+        "run",     configuration(),  "-n",   std::to_string(ranks), "--run-dir",
+        run_dir(), "--rank-program", program};
     arguments.insert(arguments.end(), more.begin(), more.end());
     start(std::move(arguments), on_terminal);
   }
@@ -156,17 +157,22 @@ class LaunchTest : public ::testing::Test {
   bool wait_for(const std::string& stream, const std::string& text) const {
     return wait_until([&] { return read_all(folder_ / stream).find(text) != std::string::npos; });
   }
-  std::string log(int rank) const { return read_all(run_dir() + "/logs/rank-" + std::to_string(rank) + ".log"); }
+  std::string log(int rank) const {
+    return read_all(run_dir() + "/logs/rank-" + std::to_string(rank) + ".log");
+  }
 
-  /// Command lines of processes of this test's run: their environment names its folder. They get a moment to go.
+  /// Command lines of processes of this test's run: their environment names its folder. They get a moment to
+  /// go.
   std::vector<std::string> left_running() const {
     std::vector<std::string> found;
     wait_until(
         [&] {
           found.clear();
           for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-            if (entry.path().filename() == "self" || !std::filesystem::exists(entry.path() / "environ")) continue;
-            if (read_all(entry.path() / "environ").find("TRIREME_RUN_DIR=" + run_dir()) == std::string::npos) continue;
+            if (entry.path().filename() == "self" || !std::filesystem::exists(entry.path() / "environ"))
+              continue;
+            if (read_all(entry.path() / "environ").find("TRIREME_RUN_DIR=" + run_dir()) == std::string::npos)
+              continue;
             auto command = read_all(entry.path() / "cmdline");
             std::replace(command.begin(), command.end(), '\0', ' ');
             if (!command.empty()) found.push_back(command);

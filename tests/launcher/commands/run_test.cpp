@@ -77,8 +77,10 @@ TEST_F(RunCommand, NamesTheSignalThatKilledARank) {
 }
 
 TEST_F(RunCommand, KillsARankThatIgnoresSigterm) {
-  const auto result = run(script("[ $TRIREME_RANK = 1 ] && { while [ ! -e ready ]; do sleep 0.02; done; exit 1; }\n"
-                                 "trap '' TERM\ntouch ready\nwhile :; do sleep 0.2; done"), 2);
+  const auto result =
+      run(script("[ $TRIREME_RANK = 1 ] && { while [ ! -e ready ]; do sleep 0.02; done; exit 1; }\n"
+                 "trap '' TERM\ntouch ready\nwhile :; do sleep 0.2; done"),
+          2);
   EXPECT_EQ(result.status, 1);
   EXPECT_NE(paragraph(result.err).find("rank 1 of 2"), std::string::npos) << result.err;
 }
@@ -116,6 +118,19 @@ TEST_F(RunCommand, ShowsALineWithoutAnEndAndBytesThatAreNoText) {
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.out, "a\uFFFDb\nno end\n");
   EXPECT_EQ(log(0), "a\377b\nno end\n");
+}
+
+TEST_F(RunCommand, IsNotMovedByStrangersThatConnect) {
+  const auto result = run(
+      script("exec bash -c '"
+             "exec 3<>/dev/tcp/${TRIREME_SUPERVISOR/://}; echo rubbish >&3; cat <&3;"
+             "exec 3<>/dev/tcp/${TRIREME_SUPERVISOR/://};"
+             "echo \\{\\\"hello\\\":0,\\\"secret\\\":\\\"x\\\",\\\"host\\\":\\\"h\\\",\\\"pid\\\":1\\} >&3;"
+             "cat <&3; exec 3<>/dev/tcp/${TRIREME_SUPERVISOR/://}; head -c 9000 /dev/zero >&3; cat <&3; echo "
+             "closed'"),
+      1);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, "closed\n");
 }
 
 TEST_F(RunCommand, SaysWhyTheProgramCannotStart) {

@@ -1,4 +1,5 @@
-// How a run ends when somebody wants it to: Ctrl-C, SIGTERM, and launchers, guards and mpirun that are killed.
+// How a run ends when somebody wants it to: Ctrl-C, SIGTERM, and launchers, guards and mpirun that are
+// killed.
 #include "tests/launcher/commands/launch.h"
 
 namespace trireme::commands {
@@ -50,9 +51,10 @@ TEST_F(Signals, SigtermAndSigusr1StopAfterACheckpoint) {
 }
 
 TEST_F(Signals, ARankThatFailsWhileStoppingIsReported) {
-  start_run(script("trap '[ $TRIREME_RANK = 1 ] && kill -SEGV $$; sleep 1000' TERM\ntouch ready-$TRIREME_RANK\n"
-                   "while :; do sleep 0.05; done\n"),
-            2);
+  start_run(
+      script("trap '[ $TRIREME_RANK = 1 ] && kill -SEGV $$; sleep 1000' TERM\ntouch ready-$TRIREME_RANK\n"
+             "while :; do sleep 0.05; done\n"),
+      2);
   ASSERT_TRUE(wait_for_file("ready-0") && wait_for_file("ready-1"));
   send(SIGTERM);
   const auto result = finish();

@@ -8,7 +8,13 @@ namespace {
 using namespace std::chrono_literals;
 
 Progress half_way() {
-  return {.phase = "grpo", .stage = "gen", .step = 100, .total_steps = 200, .left = 83s, .elapsed = 90s, .note = ""};
+  return {.phase = "grpo",
+          .stage = "gen",
+          .step = 100,
+          .total_steps = 200,
+          .left = 83s,
+          .elapsed = 90s,
+          .note = ""};
 }
 
 TEST(Progress, ShowsPhaseStepsShareAndTimes) {

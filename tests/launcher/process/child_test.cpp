@@ -23,7 +23,8 @@ struct Ran {
 };
 
 Ran shell(const std::string& script, ChildOptions options = {}) {
-  const std::string path = std::filesystem::temp_directory_path() / ("trireme_child_test_" + std::to_string(::getpid()));
+  const std::string path =
+      std::filesystem::temp_directory_path() / ("trireme_child_test_" + std::to_string(::getpid()));
   options.command = {"/bin/sh", "-c", script};
   options.out = options.err = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   const pid_t child = start_child(options);
@@ -76,7 +77,8 @@ TEST(SignalName, FallsBackToTheNumber) {
 }
 
 TEST(RankLog, KeepsWholeLinesOfBothStreams) {
-  const auto folder = std::filesystem::temp_directory_path() / ("trireme_rank_log_test_" + std::to_string(::getpid()));
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("trireme_rank_log_test_" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder / "logs");
   {
     RankLog log(folder, 1);

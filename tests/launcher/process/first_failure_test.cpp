@@ -33,7 +33,8 @@ TEST(FirstFailure, IsNoneWhereAllEndedWell) {
 }
 
 TEST(FirstFailure, IsTheEarliestExit) {
-  const auto failure = first_failure({ended({.status = 1, .at_ns = 20}), ended({.status = 3, .at_ns = 10})}, false);
+  const auto failure =
+      first_failure({ended({.status = 1, .at_ns = 20}), ended({.status = 3, .at_ns = 10})}, false);
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->rank, 1);
   EXPECT_EQ(failure->status, 3);
@@ -51,15 +52,17 @@ TEST(FirstFailure, NamesTheSignal) {
 TEST(FirstFailure, PassesOverRanksThatWereEnded) {
   const auto failure =
       first_failure({ended({.signaled = true, .status = SIGTERM, .at_ns = 5, .ended_by_guard = true}),
-                     ended({.status = 1, .at_ns = 9})}, false);
+                     ended({.status = 1, .at_ns = 9})},
+                    false);
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->rank, 1);
 }
 
 TEST(FirstFailure, PrefersTheCauseToWhoWasToldOfIt) {
-  const auto failure = first_failure(
-      {with_error(ended({.status = 1, .at_ns = 5}), ErrorCode::peer_failed, "rank 1 failed", 5),
-       with_error(ended({.status = 1, .at_ns = 50}), ErrorCode::bad_shape, "3 is not 4", 7)}, false);
+  const auto failure =
+      first_failure({with_error(ended({.status = 1, .at_ns = 5}), ErrorCode::peer_failed, "rank 1 failed", 5),
+                     with_error(ended({.status = 1, .at_ns = 50}), ErrorCode::bad_shape, "3 is not 4", 7)},
+                    false);
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->rank, 1);
   EXPECT_EQ(failure->what, "3 is not 4");
@@ -69,13 +72,15 @@ TEST(FirstFailure, PrefersTheCauseToWhoWasToldOfIt) {
 TEST(FirstFailure, CountsAnErrorFromWhenItWasRecordedNotFromTheExit) {
   const auto failure =
       first_failure({with_error(ended({.status = 1, .at_ns = 100}), ErrorCode::io, "disk", 10),
-                     ended({.signaled = true, .status = SIGABRT, .at_ns = 20})}, false);
+                     ended({.signaled = true, .status = SIGABRT, .at_ns = 20})},
+                    false);
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->rank, 0);
 }
 
 TEST(FirstFailure, TakesTheStatusFromTheErrorWhereTheRankHadNoneOfItsOwn) {
-  auto killed = with_error(ended({.signaled = true, .status = SIGKILL, .ended_by_guard = true}), ErrorCode::timeout, "slow", 1);
+  auto killed = with_error(ended({.signaled = true, .status = SIGKILL, .ended_by_guard = true}),
+                           ErrorCode::timeout, "slow", 1);
   EXPECT_EQ(first_failure({killed}, false)->status, static_cast<int>(ExitStatus::timed_out));
   EXPECT_EQ(first_failure({with_error(ended({.status = 2}), ErrorCode::io, "x", 1)}, false)->status, 2);
 }
@@ -83,7 +88,8 @@ TEST(FirstFailure, TakesTheStatusFromTheErrorWhereTheRankHadNoneOfItsOwn) {
 TEST(FirstFailure, NamesALostRank) {
   RankRecord lost{.host = "n0"};
   lost.lost_ns = 5;
-  const auto failure = first_failure({ended({.signaled = true, .status = SIGTERM, .ended_by_guard = true}), lost}, false);
+  const auto failure =
+      first_failure({ended({.signaled = true, .status = SIGTERM, .ended_by_guard = true}), lost}, false);
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->rank, 1);
   EXPECT_EQ(failure->status, static_cast<int>(ExitStatus::timed_out));
@@ -91,8 +97,8 @@ TEST(FirstFailure, NamesALostRank) {
 
 TEST(FirstFailure, ForgivesAnEndWithoutAnErrorWhenAStopWasAskedFor) {
   EXPECT_FALSE(first_failure({ended({.signaled = true, .status = SIGTERM}), ended({.status = 143})}, true));
-  const auto failure =
-      first_failure({with_error(ended({.status = 1}), ErrorCode::io, "no space for the checkpoint", 1)}, true);
+  const auto failure = first_failure(
+      {with_error(ended({.status = 1}), ErrorCode::io, "no space for the checkpoint", 1)}, true);
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->what, "no space for the checkpoint");
 }

@@ -11,7 +11,9 @@
 namespace trireme::topology {
 namespace {
 
-std::string cpus_of(const Binding& binding) { return format_cpu_list(binding.cpus); }
+std::string cpus_of(const Binding& binding) {
+  return format_cpu_list(binding.cpus);
+}
 
 TEST(Binding, GivesEachRankAnEvenShareOfWholeCores) {
   const FakeRoot root(two_sockets());
@@ -98,6 +100,18 @@ TEST(Binding, CoversEveryCoreExactlyOnceForAnyNumberOfRanks) {
     EXPECT_EQ(used, std::multiset<int>(all.begin(), all.end())) << ranks;
     EXPECT_LE(most - least, 2u) << ranks;
   }
+}
+
+TEST(Binding, StartsNoMoreThreadsThanTheContainerHasCpuTimeFor) {
+  auto fake = two_sockets();
+  fake.cpu_max = "350000 100000";
+  const FakeRoot limited(fake);
+  EXPECT_EQ(discover(limited.path(), range(0, 31)).cpu_limit, 4);
+  EXPECT_EQ(bind(discover(limited.path(), range(0, 31)), 2, false, 0)[1].threads, 2);
+  EXPECT_EQ(bind(discover(limited.path(), range(0, 31)), 8, false, 0)[1].threads, 1);
+  fake.cpu_max = "max 100000";
+  const FakeRoot unlimited(fake);
+  EXPECT_EQ(discover(unlimited.path(), range(0, 31)).cpu_limit, 0);
 }
 
 TEST(Binding, TakesTheNumberOfThreadsThatIsAskedFor) {

@@ -27,6 +27,7 @@ struct FakeMachine {
   std::vector<Node> nodes;
   std::vector<Device> devices;
   bool has_nvidia_proc = false;
+  std::string cpu_max;  // the control group's, "200000 100000"
 };
 
 /// The folder that stands for "/" of the machine; removed with this object.
@@ -43,7 +44,9 @@ class FakeRoot {
             half ? format_cpu_list({first, first + half}) : std::to_string(cpu));
     }
     for (size_t node = 0; node < m.nodes.size(); ++node)
-      write("sys/devices/system/node/node" + std::to_string(node) + "/cpulist", format_cpu_list(m.nodes[node].cpus));
+      write("sys/devices/system/node/node" + std::to_string(node) + "/cpulist",
+            format_cpu_list(m.nodes[node].cpus));
+    if (!m.cpu_max.empty()) write("sys/fs/cgroup/cpu.max", m.cpu_max);
     for (const auto& device : m.devices) {
       const std::string folder = "sys/bus/pci/devices/" + device.bus_id + "/";
       write(folder + "vendor", device.vendor);

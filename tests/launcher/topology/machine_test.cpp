@@ -53,9 +53,12 @@ TEST(Machine, HasOneCpuPerCoreWhereSysSaysNothing) {
 
 TEST(Machine, FindsGpusByPciClassInBusOrder) {
   auto fake = two_sockets();
-  fake.devices.push_back({.bus_id = "0000:04:00.0", .node = 0, .device_class = "0x020700"});  // an HCA's class
-  fake.devices.push_back({.bus_id = "0000:05:00.0", .vendor = "0x1a03", .device_class = "0x030000"});  // the BMC's display
-  fake.devices.push_back({.bus_id = "0000:c1:00.0", .node = 1, .vendor = "0x1002", .device_class = "0x120000"});
+  fake.devices.push_back(
+      {.bus_id = "0000:04:00.0", .node = 0, .device_class = "0x020700"});  // an HCA's class
+  fake.devices.push_back(
+      {.bus_id = "0000:05:00.0", .vendor = "0x1a03", .device_class = "0x030000"});  // the BMC's display
+  fake.devices.push_back(
+      {.bus_id = "0000:c1:00.0", .node = 1, .vendor = "0x1002", .device_class = "0x120000"});
   const FakeRoot root(fake);
   const auto machine = discover(root.path(), range(0, 31));
   EXPECT_EQ(bus_ids(machine.gpus), (std::vector<std::string>{"0000:01:00.0", "0000:02:00.0", "0000:03:00.0",
@@ -71,7 +74,8 @@ TEST(Machine, LeavesOutGpusThatTheContainerHides) {
   fake.has_nvidia_proc = true;
   fake.devices[0].in_container = fake.devices[3].in_container = false;
   const FakeRoot root(fake);
-  EXPECT_EQ(bus_ids(discover(root.path(), {0}).gpus), (std::vector<std::string>{"0000:02:00.0", "0000:03:00.0"}));
+  EXPECT_EQ(bus_ids(discover(root.path(), {0}).gpus),
+            (std::vector<std::string>{"0000:02:00.0", "0000:03:00.0"}));
 }
 
 TEST(Machine, ObeysVisibleDevices) {
@@ -81,7 +85,8 @@ TEST(Machine, ObeysVisibleDevices) {
   EXPECT_EQ(bus_ids(visible_gpus(gpus, "3,1")), (std::vector<std::string>{"0000:81:00.0", "0000:02:00.0"}));
   EXPECT_TRUE(visible_gpus(gpus, "").empty());
   EXPECT_TRUE(visible_gpus(gpus, "-1").empty());
-  EXPECT_EQ(visible_gpus(gpus, "0,9,1").size(), 1u) << "CUDA ignores what follows a device that does not exist";
+  EXPECT_EQ(visible_gpus(gpus, "0,9,1").size(), 1u)
+      << "CUDA ignores what follows a device that does not exist";
   EXPECT_EQ(visible_gpus(gpus, "GPU-1234,GPU-5678").size(), 2u);
 }
 

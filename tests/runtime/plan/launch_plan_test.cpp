@@ -12,8 +12,10 @@ namespace trireme::plan {
 namespace {
 
 LaunchPlan two_ranks() {
-  LaunchPlan plan{.run_dir = "/tmp/run", .program = {"/usr/bin/trireme-trainer", "run"}, .attempt = 2, .ranks = {}};
-  plan.ranks.push_back({.host = "n0", .local_rank = 0, .cpus = {0, 1}, .memory_node = 0, .threads = 2, .environment = {}});
+  LaunchPlan plan{
+      .run_dir = "/tmp/run", .program = {"/usr/bin/trireme-trainer", "run"}, .attempt = 2, .ranks = {}};
+  plan.ranks.push_back(
+      {.host = "n0", .local_rank = 0, .cpus = {0, 1}, .memory_node = 0, .threads = 2, .environment = {}});
   plan.ranks.push_back({.host = "n0",
                         .local_rank = 1,
                         .cpus = {2, 3},

@@ -26,9 +26,11 @@ TEST(RankReport, CarriesHello) {
 }
 
 TEST(RankReport, CarriesLinesWithAnyContent) {
-  const auto output = std::get<Output>(there_and_back(Output{true, {"", "a \"quoted\"\tline", "caf\xc3\xa9", "bad \xff\xfe"}}));
+  const auto output = std::get<Output>(
+      there_and_back(Output{true, {"", "a \"quoted\"\tline", "caf\xc3\xa9", "bad \xff\xfe"}}));
   EXPECT_TRUE(output.is_error);
-  EXPECT_EQ(output.lines, (std::vector<std::string>{"", "a \"quoted\"\tline", "caf\xc3\xa9", "bad \uFFFD\uFFFD"}));
+  EXPECT_EQ(output.lines,
+            (std::vector<std::string>{"", "a \"quoted\"\tline", "caf\xc3\xa9", "bad \uFFFD\uFFFD"}));
   EXPECT_FALSE(std::get<Output>(there_and_back(Output{false, {"x"}})).is_error);
 }
 
@@ -57,7 +59,8 @@ TEST(RankReport, CarriesThePage) {
 }
 
 TEST(RankReport, CarriesEveryOrder) {
-  for (const auto order : {Order::beat, Order::stop, Order::end, Order::kill, Order::pause, Order::resume, Order::leave}) {
+  for (const auto order :
+       {Order::beat, Order::stop, Order::end, Order::kill, Order::pause, Order::resume, Order::leave}) {
     std::string line = encode(order);
     line.pop_back();
     EXPECT_EQ(decode_order(line), order);
@@ -65,9 +68,11 @@ TEST(RankReport, CarriesEveryOrder) {
 }
 
 TEST(RankReport, RefusesNonsense) {
-  for (const char* line : {"", "hello", "{}", "[1]", "{\"hello\": \"x\"}", "{\"exit\": 1}", "{\"state\": {}}"})
+  for (const char* line :
+       {"", "hello", "{}", "[1]", "{\"hello\": \"x\"}", "{\"exit\": 1}", "{\"state\": {}}"})
     EXPECT_THROW(decode_report(line), Error) << line;
-  for (const char* line : {"", "{}", "{\"order\": \"dance\"}"}) EXPECT_THROW(decode_order(line), Error) << line;
+  for (const char* line : {"", "{}", "{\"order\": \"dance\"}"})
+    EXPECT_THROW(decode_order(line), Error) << line;
 }
 
 TEST(LineCutter, FindsLinesInAnyPieces) {
@@ -76,7 +81,8 @@ TEST(LineCutter, FindsLinesInAnyPieces) {
     LineCutter cutter;
     std::vector<std::string> lines;
     for (size_t at = 0; at < text.size(); at += piece)
-      cutter.feed(text.data() + at, std::min(piece, text.size() - at), [&](std::string line) { lines.push_back(line); });
+      cutter.feed(text.data() + at, std::min(piece, text.size() - at),
+                  [&](std::string line) { lines.push_back(line); });
     EXPECT_EQ(lines, (std::vector<std::string>{"one", "two", ""}));
     EXPECT_EQ(cutter.pending(), "three");
   }
