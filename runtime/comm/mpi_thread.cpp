@@ -67,7 +67,7 @@ class MpiThread::PendingWork : public Work {
   std::shared_ptr<Pending> pending_;
 };
 
-MpiThread::MpiThread() : note_(kNoteBytes) {
+MpiThread::MpiThread() : note_(std::make_unique<char[]>(kNoteBytes)) {
   thread_ = std::thread([this] { loop(); });
   try {
     call([this] { open(); });
@@ -113,11 +113,8 @@ void MpiThread::open() {
 void MpiThread::finalize() {
   call([this] {
     TRIREME_CHECK(operations_.empty(), "MPI is to be finalized while {} operations are under way", operations_.size());
+    stop_listening();
     finalized_ = true;
-    if (note_request_ != MPI_REQUEST_NULL) {
-      MPI_Cancel(&note_request_);
-      MPI_Wait(&note_request_, MPI_STATUS_IGNORE);
-    }
     if (initialized_here_) TRIREME_MPI(MPI_Finalize);
   });
 }
@@ -203,6 +200,7 @@ void MpiThread::loop() {
     }
   }
   if (!operations_.empty()) end(Error(ErrorCode::peer_failed, "the session was closed", "communication thread"), false);
+  if (!finalized_) stop_listening();
 }
 
 bool MpiThread::run_jobs() {
@@ -266,7 +264,17 @@ void MpiThread::rest(Clock::duration since_last_event) {
 }
 
 void MpiThread::listen() {
-  TRIREME_MPI(MPI_Irecv, note_.data(), kNoteBytes, MPI_BYTE, MPI_ANY_SOURCE, 0, notes_, &note_request_);
+  TRIREME_MPI(MPI_Irecv, note_.get(), kNoteBytes, MPI_BYTE, MPI_ANY_SOURCE, 0, notes_, &note_request_);
+}
+
+// Local. A message that came nevertheless must find its buffer, for as long as MPI lives.
+void MpiThread::stop_listening() {
+  if (note_request_ == MPI_REQUEST_NULL) return;
+  MPI_Cancel(&note_request_);
+  int over = 0;
+  for (int attempt = 0; attempt < 1000 && !over; ++attempt) MPI_Test(&note_request_, &over, MPI_STATUS_IGNORE);
+  if (!over) static_cast<void>(note_.release());
+  note_request_ = MPI_REQUEST_NULL;
 }
 
 void MpiThread::check_note() {
@@ -277,7 +285,7 @@ void MpiThread::check_note() {
   int bytes = 0;
   MPI_Get_count(&status, MPI_BYTE, &bytes);
   const auto code = static_cast<ErrorCode>(note_[0]);
-  end(Error(code, std::string(note_.data() + 1, static_cast<size_t>(std::max(bytes - 1, 0)))), false);
+  end(Error(code, std::string(note_.get() + 1, static_cast<size_t>(std::max(bytes - 1, 0)))), false);
 }
 
 // A peer's broken promise (internal) is everybody's: both sides of a mismatch must see it. Everything else

@@ -85,6 +85,7 @@ class MpiThread {
   bool collect();
   void rest(Clock::duration since_last_event);
   void listen();
+  void stop_listening();
   void check_note();
   void end(const Error& error, bool tell_others);
   void tell_all(const Error& error);
@@ -106,7 +107,7 @@ class MpiThread {
   int world_rank_ = 0, world_size_ = 1;
   MPI_Comm notes_ = MPI_COMM_NULL;  // carries a failing rank's last words
   MPI_Request note_request_ = MPI_REQUEST_NULL;
-  std::vector<char> note_;
+  std::unique_ptr<char[]> note_;
   int polls_ = 0;
 };
 

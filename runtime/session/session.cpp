@@ -41,7 +41,10 @@ struct Session::State {
   int exceptions_at_opening = std::uncaught_exceptions();
   std::atomic<bool> aborted{false};
 
-  // Ended last to first: communicators before what carries them.
+  // Communicators end before what carries them.
+  ~State() {
+    while (!opened.empty()) opened.pop_back();
+  }
   std::unique_ptr<comm::MpiThread> mpi;  // null with one rank
   std::vector<std::unique_ptr<comm::LocalWorld>> alone;
   std::vector<std::unique_ptr<comm::Communicator>> opened;
