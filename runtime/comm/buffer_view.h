@@ -11,11 +11,15 @@ enum class Device : uint8_t { cpu, gpu };
 
 constexpr size_t size_of(DType dtype) {
   switch (dtype) {
-    case DType::u8: return 1;
-    case DType::bf16: return 2;
+    case DType::u8:
+      return 1;
+    case DType::bf16:
+      return 2;
     case DType::i32:
-    case DType::f32: return 4;
-    default: return 8;
+    case DType::f32:
+      return 4;
+    default:
+      return 8;
   }
 }
 const char* to_string(DType dtype);
@@ -48,7 +52,8 @@ struct ConstBufferView {
 
   size_t bytes() const { return static_cast<size_t>(count) * size_of(dtype); }
   ConstBufferView slice(int64_t begin, int64_t n) const {
-    return {static_cast<const std::byte*>(data) + static_cast<size_t>(begin) * size_of(dtype), n, dtype, device};
+    return {static_cast<const std::byte*>(data) + static_cast<size_t>(begin) * size_of(dtype), n, dtype,
+            device};
   }
 };
 

@@ -6,7 +6,8 @@ namespace trireme::comm {
 namespace {
 
 void check_view(const Communicator& comm, Collective kind, const char* which, ConstBufferView view) {
-  TRIREME_CHECK(view.count >= 0, "{}: {}: {} has {} elements", comm.name(), to_string(kind), which, view.count);
+  TRIREME_CHECK(view.count >= 0, "{}: {}: {} has {} elements", comm.name(), to_string(kind), which,
+                view.count);
   TRIREME_CHECK(view.count == 0 || view.data, "{}: {}: {} is null", comm.name(), to_string(kind), which);
   TRIREME_CHECK(view.device == comm.device(), "{}: {}: {} lies on the {}, the communicator works on the {}",
                 comm.name(), to_string(kind), which, view.device == Device::cpu ? "CPU" : "GPU",
@@ -45,31 +46,44 @@ uint64_t hash(std::span<const int64_t> counts) {
   return h;
 }
 
-bool reduces(Collective kind) { return kind == Collective::all_reduce || kind == Collective::reduce_scatter; }
+bool reduces(Collective kind) {
+  return kind == Collective::all_reduce || kind == Collective::reduce_scatter;
+}
 
 }  // namespace
 
 const char* to_string(Collective kind) {
   switch (kind) {
-    case Collective::barrier: return "barrier";
-    case Collective::broadcast: return "broadcast";
-    case Collective::all_reduce: return "all_reduce";
-    case Collective::all_gather: return "all_gather";
-    case Collective::all_gather_v: return "all_gather_v";
-    case Collective::reduce_scatter: return "reduce_scatter";
-    case Collective::all_to_all_v: return "all_to_all_v";
+    case Collective::barrier:
+      return "barrier";
+    case Collective::broadcast:
+      return "broadcast";
+    case Collective::all_reduce:
+      return "all_reduce";
+    case Collective::all_gather:
+      return "all_gather";
+    case Collective::all_gather_v:
+      return "all_gather_v";
+    case Collective::reduce_scatter:
+      return "reduce_scatter";
+    case Collective::all_to_all_v:
+      return "all_to_all_v";
   }
   return "unknown collective";
 }
 
 std::string CallHeader::text() const {
   switch (kind) {
-    case Collective::barrier: return "barrier";
-    case Collective::all_to_all_v: return fmt::format("all_to_all_v({})", to_string(dtype));
-    case Collective::all_gather_v: return fmt::format("all_gather_v({}, {} in all)", to_string(dtype), count);
+    case Collective::barrier:
+      return "barrier";
+    case Collective::all_to_all_v:
+      return fmt::format("all_to_all_v({})", to_string(dtype));
+    case Collective::all_gather_v:
+      return fmt::format("all_gather_v({}, {} in all)", to_string(dtype), count);
     case Collective::broadcast:
       return fmt::format("broadcast({} x {}, root {})", count, to_string(dtype), root);
-    default: break;
+    default:
+      break;
   }
   if (reduces(kind))
     return fmt::format("{}({}, {} x {})", to_string(kind), to_string(op), count, to_string(dtype));
@@ -101,8 +115,9 @@ CallHeader check_all_reduce(const Communicator& comm, BufferView data, ReduceOp 
 
 CallHeader check_all_gather(const Communicator& comm, ConstBufferView in, BufferView out) {
   check_views(comm, Collective::all_gather, in, out);
-  TRIREME_CHECK(out.count == in.count * comm.size(), "{}: all_gather: {} elements from each of {} ranks into {}",
-                comm.name(), in.count, comm.size(), out.count);
+  TRIREME_CHECK(out.count == in.count * comm.size(),
+                "{}: all_gather: {} elements from each of {} ranks into {}", comm.name(), in.count,
+                comm.size(), out.count);
   return {.kind = Collective::all_gather, .dtype = in.dtype, .count = in.count};
 }
 
@@ -119,23 +134,25 @@ CallHeader check_all_gather_v(const Communicator& comm, ConstBufferView in, Buff
 CallHeader check_reduce_scatter(const Communicator& comm, ConstBufferView in, BufferView out, ReduceOp op) {
   check_views(comm, Collective::reduce_scatter, in, out);
   check_op(comm, Collective::reduce_scatter, in.dtype, op);
-  TRIREME_CHECK(in.count == out.count * comm.size(), "{}: reduce_scatter: {} elements into {} for each of {} ranks",
-                comm.name(), in.count, out.count, comm.size());
+  TRIREME_CHECK(in.count == out.count * comm.size(),
+                "{}: reduce_scatter: {} elements into {} for each of {} ranks", comm.name(), in.count,
+                out.count, comm.size());
   return {.kind = Collective::reduce_scatter, .dtype = in.dtype, .op = op, .count = in.count};
 }
 
-CallHeader check_all_to_all_v(const Communicator& comm, ConstBufferView in, std::span<const int64_t> send_counts,
-                              BufferView out, std::span<const int64_t> recv_counts) {
+CallHeader check_all_to_all_v(const Communicator& comm, ConstBufferView in,
+                              std::span<const int64_t> send_counts, BufferView out,
+                              std::span<const int64_t> recv_counts) {
   check_views(comm, Collective::all_to_all_v, in, out);
   const int64_t sent = total(comm, Collective::all_to_all_v, "send counts", send_counts);
   const int64_t received = total(comm, Collective::all_to_all_v, "receive counts", recv_counts);
-  TRIREME_CHECK(in.count == sent, "{}: all_to_all_v: send counts add up to {}, in holds {}", comm.name(), sent,
-                in.count);
-  TRIREME_CHECK(out.count == received, "{}: all_to_all_v: receive counts add up to {}, out holds {}", comm.name(),
-                received, out.count);
+  TRIREME_CHECK(in.count == sent, "{}: all_to_all_v: send counts add up to {}, in holds {}", comm.name(),
+                sent, in.count);
+  TRIREME_CHECK(out.count == received, "{}: all_to_all_v: receive counts add up to {}, out holds {}",
+                comm.name(), received, out.count);
   TRIREME_CHECK(send_counts[comm.rank()] == recv_counts[comm.rank()],
-                "{}: all_to_all_v: rank {} sends itself {} elements and receives {}", comm.name(), comm.rank(),
-                send_counts[comm.rank()], recv_counts[comm.rank()]);
+                "{}: all_to_all_v: rank {} sends itself {} elements and receives {}", comm.name(),
+                comm.rank(), send_counts[comm.rank()], recv_counts[comm.rank()]);
   return {.kind = Collective::all_to_all_v, .dtype = in.dtype};
 }
 

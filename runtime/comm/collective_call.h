@@ -48,7 +48,8 @@ CallHeader check_all_gather(const Communicator& comm, ConstBufferView in, Buffer
 CallHeader check_all_gather_v(const Communicator& comm, ConstBufferView in, BufferView out,
                               std::span<const int64_t> counts);
 CallHeader check_reduce_scatter(const Communicator& comm, ConstBufferView in, BufferView out, ReduceOp op);
-CallHeader check_all_to_all_v(const Communicator& comm, ConstBufferView in, std::span<const int64_t> send_counts,
-                              BufferView out, std::span<const int64_t> recv_counts);
+CallHeader check_all_to_all_v(const Communicator& comm, ConstBufferView in,
+                              std::span<const int64_t> send_counts, BufferView out,
+                              std::span<const int64_t> recv_counts);
 
 }  // namespace trireme::comm

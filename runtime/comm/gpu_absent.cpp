@@ -3,7 +3,11 @@
 
 namespace trireme::comm {
 
-GpuCalls* gpu_calls() { return nullptr; }
-NcclCalls* nccl_calls() { return nullptr; }
+GpuCalls* gpu_calls() {
+  return nullptr;
+}
+NcclCalls* nccl_calls() {
+  return nullptr;
+}
 
 }  // namespace trireme::comm

@@ -35,10 +35,18 @@ inline constexpr auto* event_query = &hipEventQuery;
 inline constexpr auto* memcpy_async = &hipMemcpyAsync;
 inline constexpr auto* host_free = &hipHostFree;
 inline constexpr auto* device_free = &hipFree;
-inline Error event_create(Event* event, unsigned flags) { return hipEventCreateWithFlags(event, flags); }
-inline Error event_record(Event event, Stream stream) { return hipEventRecord(event, stream); }
-inline Error host_alloc(void** memory, size_t bytes) { return hipHostMalloc(memory, bytes, kPinned); }
-inline Error device_alloc(void** memory, size_t bytes) { return hipMalloc(memory, bytes); }
+inline Error event_create(Event* event, unsigned flags) {
+  return hipEventCreateWithFlags(event, flags);
+}
+inline Error event_record(Event event, Stream stream) {
+  return hipEventRecord(event, stream);
+}
+inline Error host_alloc(void** memory, size_t bytes) {
+  return hipHostMalloc(memory, bytes, kPinned);
+}
+inline Error device_alloc(void** memory, size_t bytes) {
+  return hipMalloc(memory, bytes);
+}
 #else
 using Error = cudaError_t;
 using Stream = cudaStream_t;
@@ -63,10 +71,18 @@ inline constexpr auto* event_query = &cudaEventQuery;
 inline constexpr auto* memcpy_async = &cudaMemcpyAsync;
 inline constexpr auto* host_free = &cudaFreeHost;
 inline constexpr auto* device_free = &cudaFree;
-inline Error event_create(Event* event, unsigned flags) { return cudaEventCreateWithFlags(event, flags); }
-inline Error event_record(Event event, Stream stream) { return cudaEventRecord(event, stream); }
-inline Error host_alloc(void** memory, size_t bytes) { return cudaHostAlloc(memory, bytes, kPinned); }
-inline Error device_alloc(void** memory, size_t bytes) { return cudaMalloc(memory, bytes); }
+inline Error event_create(Event* event, unsigned flags) {
+  return cudaEventCreateWithFlags(event, flags);
+}
+inline Error event_record(Event event, Stream stream) {
+  return cudaEventRecord(event, stream);
+}
+inline Error host_alloc(void** memory, size_t bytes) {
+  return cudaHostAlloc(memory, bytes, kPinned);
+}
+inline Error device_alloc(void** memory, size_t bytes) {
+  return cudaMalloc(memory, bytes);
+}
 #endif
 
 }  // namespace trireme::comm::gpu_api

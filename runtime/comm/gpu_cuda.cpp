@@ -51,10 +51,12 @@ class Gpu : public GpuCalls {
     check(api::event_destroy(static_cast<api::Event>(event)), "destroy event");
   }
   void record(GpuEvent event, GpuStream stream) override {
-    check(api::event_record(static_cast<api::Event>(event), static_cast<api::Stream>(stream)), "record event");
+    check(api::event_record(static_cast<api::Event>(event), static_cast<api::Stream>(stream)),
+          "record event");
   }
   void wait_for(GpuStream stream, GpuEvent event) override {
-    check(api::stream_wait_event(static_cast<api::Stream>(stream), static_cast<api::Event>(event), 0), "wait for event");
+    check(api::stream_wait_event(static_cast<api::Stream>(stream), static_cast<api::Event>(event), 0),
+          "wait for event");
   }
   bool is_over(GpuEvent event) override {
     const api::Error state = api::event_query(static_cast<api::Event>(event));
@@ -85,26 +87,37 @@ class Gpu : public GpuCalls {
 
 ncclDataType_t type_of(DType dtype) {
   switch (dtype) {
-    case DType::u8: return ncclUint8;
-    case DType::i32: return ncclInt32;
-    case DType::i64: return ncclInt64;
-    case DType::bf16: return ncclBfloat16;
-    case DType::f32: return ncclFloat32;
-    case DType::f64: break;
+    case DType::u8:
+      return ncclUint8;
+    case DType::i32:
+      return ncclInt32;
+    case DType::i64:
+      return ncclInt64;
+    case DType::bf16:
+      return ncclBfloat16;
+    case DType::f32:
+      return ncclFloat32;
+    case DType::f64:
+      break;
   }
   return ncclFloat64;
 }
 
 ncclRedOp_t op_of(ReduceOp op) {
   switch (op) {
-    case ReduceOp::sum: return ncclSum;
-    case ReduceOp::max: return ncclMax;
-    case ReduceOp::min: break;
+    case ReduceOp::sum:
+      return ncclSum;
+    case ReduceOp::max:
+      return ncclMax;
+    case ReduceOp::min:
+      break;
   }
   return ncclMin;
 }
 
-NcclResult result(ncclResult_t r) { return static_cast<NcclResult>(r); }
+NcclResult result(ncclResult_t r) {
+  return static_cast<NcclResult>(r);
+}
 static_assert(static_cast<int>(NcclResult::success) == ncclSuccess);
 static_assert(static_cast<int>(NcclResult::unhandled_cuda_error) == ncclUnhandledCudaError);
 static_assert(static_cast<int>(NcclResult::system_error) == ncclSystemError);
@@ -115,8 +128,12 @@ static_assert(static_cast<int>(NcclResult::remote_error) == ncclRemoteError);
 static_assert(static_cast<int>(NcclResult::in_progress) == ncclInProgress);
 static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
 
-ncclComm_t comm_of(NcclHandle comm) { return static_cast<ncclComm_t>(comm); }
-api::Stream stream_of(GpuStream stream) { return static_cast<api::Stream>(stream); }
+ncclComm_t comm_of(NcclHandle comm) {
+  return static_cast<ncclComm_t>(comm);
+}
+api::Stream stream_of(GpuStream stream) {
+  return static_cast<api::Stream>(stream);
+}
 
 class Nccl : public NcclCalls {
  public:
@@ -157,22 +174,28 @@ class Nccl : public NcclCalls {
   NcclResult abort(NcclHandle comm) override { return result(ncclCommAbort(comm_of(comm))); }
 
   NcclResult broadcast(BufferView data, int root, NcclHandle comm, GpuStream stream) override {
-    return result(ncclBroadcast(data.data, data.data, data.count, type_of(data.dtype), root, comm_of(comm), stream_of(stream)));
+    return result(ncclBroadcast(data.data, data.data, data.count, type_of(data.dtype), root, comm_of(comm),
+                                stream_of(stream)));
   }
   NcclResult all_reduce(BufferView data, ReduceOp op, NcclHandle comm, GpuStream stream) override {
-    return result(ncclAllReduce(data.data, data.data, data.count, type_of(data.dtype), op_of(op), comm_of(comm), stream_of(stream)));
+    return result(ncclAllReduce(data.data, data.data, data.count, type_of(data.dtype), op_of(op),
+                                comm_of(comm), stream_of(stream)));
   }
   NcclResult all_gather(ConstBufferView in, BufferView out, NcclHandle comm, GpuStream stream) override {
-    return result(ncclAllGather(in.data, out.data, in.count, type_of(in.dtype), comm_of(comm), stream_of(stream)));
+    return result(
+        ncclAllGather(in.data, out.data, in.count, type_of(in.dtype), comm_of(comm), stream_of(stream)));
   }
-  NcclResult reduce_scatter(ConstBufferView in, BufferView out, ReduceOp op, NcclHandle comm, GpuStream stream) override {
-    return result(ncclReduceScatter(in.data, out.data, out.count, type_of(in.dtype), op_of(op), comm_of(comm), stream_of(stream)));
+  NcclResult reduce_scatter(ConstBufferView in, BufferView out, ReduceOp op, NcclHandle comm,
+                            GpuStream stream) override {
+    return result(ncclReduceScatter(in.data, out.data, out.count, type_of(in.dtype), op_of(op), comm_of(comm),
+                                    stream_of(stream)));
   }
   NcclResult send(ConstBufferView data, int to, NcclHandle comm, GpuStream stream) override {
     return result(ncclSend(data.data, data.count, type_of(data.dtype), to, comm_of(comm), stream_of(stream)));
   }
   NcclResult receive(BufferView data, int from, NcclHandle comm, GpuStream stream) override {
-    return result(ncclRecv(data.data, data.count, type_of(data.dtype), from, comm_of(comm), stream_of(stream)));
+    return result(
+        ncclRecv(data.data, data.count, type_of(data.dtype), from, comm_of(comm), stream_of(stream)));
   }
   NcclResult group_start() override { return result(ncclGroupStart()); }
   NcclResult group_end() override { return result(ncclGroupEnd()); }

@@ -59,8 +59,9 @@ void all_to_all(const std::string& name, const std::vector<Call>& calls) {
     int64_t to = 0;
     for (size_t s = 0; s < calls.size(); ++s) {
       const int64_t n = calls[s].send_counts[d];
-      TRIREME_CHECK(n == calls[d].recv_counts[s], "{}: all_to_all_v: rank {} sends {} elements to rank {}, which expects {}",
-                    name, s, n, d, calls[d].recv_counts[s]);
+      TRIREME_CHECK(n == calls[d].recv_counts[s],
+                    "{}: all_to_all_v: rank {} sends {} elements to rank {}, which expects {}", name, s, n, d,
+                    calls[d].recv_counts[s]);
       int64_t from = 0;
       for (size_t k = 0; k < d; ++k) from += calls[s].send_counts[k];
       copy(calls[d].out.slice(to, n), calls[s].in.slice(from, n));
@@ -75,18 +76,22 @@ void execute(const std::string& name, const std::vector<Call>& calls) {
   for (const Call& call : calls) headers.push_back(call.header);
   check_same_call(name, headers);
   switch (calls[0].header.kind) {
-    case Collective::barrier: return;
+    case Collective::barrier:
+      return;
     case Collective::broadcast:
       for (const Call& call : calls) copy(call.out, calls[calls[0].header.root].in);
       return;
-    case Collective::all_reduce: return all_reduce(calls);
+    case Collective::all_reduce:
+      return all_reduce(calls);
     case Collective::all_gather:
-    case Collective::all_gather_v: return all_gather(calls);
+    case Collective::all_gather_v:
+      return all_gather(calls);
     case Collective::reduce_scatter:
       for (size_t r = 0; r < calls.size(); ++r)
         reduce_part(calls, static_cast<int64_t>(r) * calls[r].out.count, calls[r].out, calls[0].header.op);
       return;
-    case Collective::all_to_all_v: return all_to_all(name, calls);
+    case Collective::all_to_all_v:
+      return all_to_all(name, calls);
   }
 }
 
@@ -102,7 +107,8 @@ struct Round {
 
 // Where the ranks meet: each rank's k-th call belongs to round k, and the last one to arrive does the work.
 struct LocalWorld::Meeting {
-  Meeting(int num_ranks, std::string the_name) : size(num_ranks), name(std::move(the_name)), next(num_ranks) {}
+  Meeting(int num_ranks, std::string the_name)
+      : size(num_ranks), name(std::move(the_name)), next(num_ranks) {}
 
   const int size;
   const std::string name;
@@ -117,7 +123,8 @@ struct LocalWorld::Meeting {
     std::lock_guard lock(mutex);
     if (error) throw Error(*error);
     const int64_t number = next[rank]++;
-    while (first + static_cast<int64_t>(rounds.size()) <= number) rounds.push_back(std::make_shared<Round>(size));
+    while (first + static_cast<int64_t>(rounds.size()) <= number)
+      rounds.push_back(std::make_shared<Round>(size));
     std::shared_ptr<Round> round = rounds[number - first];
     round->calls[rank] = std::move(call);
     if (++round->arrived == size) finish(*round);
@@ -245,7 +252,9 @@ LocalWorld::LocalWorld(int num_ranks, const std::string& name)
 
 LocalWorld::~LocalWorld() = default;
 
-int LocalWorld::size() const { return meeting_->size; }
+int LocalWorld::size() const {
+  return meeting_->size;
+}
 
 Communicator& LocalWorld::communicator(int rank) {
   TRIREME_CHECK(rank >= 0 && rank < size(), "rank {} of {}", rank, size());

@@ -46,7 +46,8 @@ class Opening {
 
 // Starts every collective: each rank's header and payload go to all (Bruck's all-gather, log2(size)
 // rounds), so that a mismatch is seen by all before any large transfer begins.
-Task open(const MpiGroup& group, int tag, CallHeader header, const void* payload, size_t bytes, Opening& all) {
+Task open(const MpiGroup& group, int tag, CallHeader header, const void* payload, size_t bytes,
+          Opening& all) {
   std::memcpy(all.slot(0), &header, sizeof header);
   copy_bytes(all.slot(0) + sizeof header, payload, bytes);
   for (int known = 1; known < group.size; known *= 2) {
@@ -60,11 +61,12 @@ Task open(const MpiGroup& group, int tag, CallHeader header, const void* payload
     if (receive.received_bytes() >= sizeof header) {
       const std::array<CallHeader, 2> pair{header, all.header(known)};
       if (!(pair[0] == pair[1]))
-        throw Error(ErrorCode::internal,
-                    fmt::format("ranks disagree on the next collective: rank {} called {}, rank {} called {}{}",
-                                group.rank, pair[0].text(), from, pair[1].text(),
-                                pair[0].text() == pair[1].text() ? " with other counts" : ""),
-                    "communicator " + group.name);
+        throw Error(
+            ErrorCode::internal,
+            fmt::format("ranks disagree on the next collective: rank {} called {}, rank {} called {}{}",
+                        group.rank, pair[0].text(), from, pair[1].text(),
+                        pair[0].text() == pair[1].text() ? " with other counts" : ""),
+            "communicator " + group.name);
     }
     TRIREME_CHECK(receive.received_bytes() == count * all.block_bytes(),
                   "{}: rank {} sent {} bytes in the opening of {} where {} were expected", group.name, from,
@@ -96,7 +98,8 @@ Task move(const MpiGroup& group, int tag, std::vector<Transfer> sends, std::vect
         if (t.bytes > begin)
           requests.receive(t.data + begin, std::min(limit, t.bytes - begin), t.peer, tag, group.comm);
       for (const Transfer& t : sends)
-        if (t.bytes > begin) requests.send(t.data + begin, std::min(limit, t.bytes - begin), t.peer, tag, group.comm);
+        if (t.bytes > begin)
+          requests.send(t.data + begin, std::min(limit, t.bytes - begin), t.peer, tag, group.comm);
     }
     if (i >= kAhead) {
       MpiRequests& oldest = window[(i - kAhead) % window.size()];
@@ -105,7 +108,9 @@ Task move(const MpiGroup& group, int tag, std::vector<Transfer> sends, std::vect
   }
 }
 
-std::byte* bytes_of(ConstBufferView view) { return static_cast<std::byte*>(const_cast<void*>(view.data)); }
+std::byte* bytes_of(ConstBufferView view) {
+  return static_cast<std::byte*>(const_cast<void*>(view.data));
+}
 
 bool fits_opening(const MpiGroup& group, int64_t bytes) {
   return bytes <= group.limits.opening_bytes / group.size;
@@ -218,8 +223,7 @@ Task all_reduce(const MpiGroup& group, int tag, CallHeader header, BufferView da
   };
   std::array<Chunk, 2 * kAhead + 1> window;
   for (int64_t i = 0; i < chunks + 2 * kAhead; ++i) {
-    if (i < chunks)
-      window[i % window.size()].post_scatter(group, tag, [&](int r) { return share_of(i, r); });
+    if (i < chunks) window[i % window.size()].post_scatter(group, tag, [&](int r) { return share_of(i, r); });
     const int64_t here = i - kAhead, sent = i - 2 * kAhead;
     if (here >= 0 && here < chunks) {
       Chunk& chunk = window[here % window.size()];
@@ -277,8 +281,7 @@ Task reduce_scatter(const MpiGroup& group, int tag, CallHeader header, ConstBuff
   };
   std::array<Chunk, kAhead + 1> window;
   for (int64_t i = 0; i < chunks + kAhead; ++i) {
-    if (i < chunks)
-      window[i % window.size()].post_scatter(group, tag, [&](int r) { return share_of(i, r); });
+    if (i < chunks) window[i % window.size()].post_scatter(group, tag, [&](int r) { return share_of(i, r); });
     const int64_t here = i - kAhead;
     if (here >= 0) {
       Chunk& chunk = window[here % window.size()];
@@ -300,8 +303,9 @@ Task all_to_all_v(const MpiGroup& group, int tag, CallHeader header, ConstBuffer
   for (int r = 0; compare && r < group.size; ++r) {
     int64_t count = 0;
     std::memcpy(&count, all.payload(r) + group.rank * sizeof count, sizeof count);
-    TRIREME_CHECK(count == recv_counts[r], "{}: all_to_all_v: rank {} sends {} elements to rank {}, which expects {}",
-                  group.name, r, count, group.rank, recv_counts[r]);
+    TRIREME_CHECK(count == recv_counts[r],
+                  "{}: all_to_all_v: rank {} sends {} elements to rank {}, which expects {}", group.name, r,
+                  count, group.rank, recv_counts[r]);
   }
   std::vector<Transfer> sends(group.size), receives(group.size);
   std::byte *from = bytes_of(in), *to = bytes_of(out);

@@ -19,7 +19,7 @@ struct MpiLimits {
   /// Calls whose data from all ranks together fit in this many bytes need one round of messages.
   int64_t opening_bytes = 64 << 10;
   /// Larger data travel in messages of at most this many bytes.
-  int64_t message_bytes = 1 << 20;
+  int64_t message_bytes = 256 << 10;
 };
 
 struct MpiGroup {

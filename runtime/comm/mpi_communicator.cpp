@@ -25,27 +25,33 @@ void open_group(MpiGroup& group, const std::vector<int>& world_ranks, int& num_t
 
 }  // namespace
 
-MpiCommunicator::MpiCommunicator(MpiThread& thread, const std::string& name, const std::vector<int>& world_ranks,
-                                 MpiLimits limits)
+MpiCommunicator::MpiCommunicator(MpiThread& thread, const std::string& name,
+                                 const std::vector<int>& world_ranks, MpiLimits limits)
     : group_{.thread = thread, .name = name, .limits = limits, .size = static_cast<int>(world_ranks.size())} {
   TRIREME_CHECK(std::binary_search(world_ranks.begin(), world_ranks.end(), thread.world_rank()),
                 "rank {} is not in group {}", thread.world_rank(), name);
-  TRIREME_CHECK(world_ranks.back() < thread.world_size(), "group {} holds rank {} of {}", name, world_ranks.back(),
-                thread.world_size());
+  TRIREME_CHECK(world_ranks.back() < thread.world_size(), "group {} holds rank {} of {}", name,
+                world_ranks.back(), thread.world_size());
   thread.call([&] { open_group(group_, world_ranks, num_tags_); });
 }
 
 // Operations that overlap must not share a tag; their number far exceeds what is ever under way.
-int MpiCommunicator::next_tag() { return static_cast<int>(operations_++ % num_tags_); }
+int MpiCommunicator::next_tag() {
+  return static_cast<int>(operations_++ % num_tags_);
+}
 
 void MpiCommunicator::barrier() {
   const int tag = next_tag();
   group_.thread.start([=, this] { return mpi::barrier(group_, tag); })->wait();
 }
 
-void MpiCommunicator::broadcast(BufferView data, int root) { broadcast_async(data, root)->wait(); }
+void MpiCommunicator::broadcast(BufferView data, int root) {
+  broadcast_async(data, root)->wait();
+}
 
-void MpiCommunicator::all_reduce(BufferView data, ReduceOp op) { all_reduce_async(data, op)->wait(); }
+void MpiCommunicator::all_reduce(BufferView data, ReduceOp op) {
+  all_reduce_async(data, op)->wait();
+}
 
 void MpiCommunicator::all_gather(ConstBufferView in, BufferView out) {
   const CallHeader header = check_all_gather(*this, in, out);
@@ -73,7 +79,8 @@ void MpiCommunicator::all_to_all_v(ConstBufferView in, std::span<const int64_t> 
   const int tag = next_tag();
   const std::vector<int64_t> sent(send_counts.begin(), send_counts.end());
   const std::vector<int64_t> received(recv_counts.begin(), recv_counts.end());
-  group_.thread.start([=, this] { return mpi::all_to_all_v(group_, tag, header, in, sent, out, received); })->wait();
+  group_.thread.start([=, this] { return mpi::all_to_all_v(group_, tag, header, in, sent, out, received); })
+      ->wait();
 }
 
 WorkHandle MpiCommunicator::all_reduce_async(BufferView data, ReduceOp op) {

@@ -45,7 +45,8 @@ void MpiRequests::finish() {
       if (status.MPI_ERROR != MPI_SUCCESS && status.MPI_ERROR != MPI_ERR_PENDING) code_ = status.MPI_ERROR;
   int error_class = MPI_SUCCESS;
   if (code_ != MPI_SUCCESS) MPI_Error_class(code_, &error_class);
-  TRIREME_CHECK(error_class != MPI_ERR_TRUNCATE, "a message is longer than expected: the ranks' calls do not match");
+  TRIREME_CHECK(error_class != MPI_ERR_TRUNCATE,
+                "a message is longer than expected: the ranks' calls do not match");
   check_mpi(code_, "MPI_Testall");
   check_sizes();
   requests_.clear();

@@ -10,8 +10,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kSpin = 50us;    // an answer that comes at once is worth a core
-constexpr auto kYield = 2ms;    // chunks of a large transfer come within this
+constexpr auto kSpin = 50us;  // an answer that comes at once is worth a core
+constexpr auto kYield = 2ms;  // chunks of a large transfer come within this
 constexpr auto kShortNap = 20us, kLongNap = 500us;
 constexpr auto kIdle = 50ms;  // between two looks for a peer's last words while nothing is under way
 constexpr int kNoteBytes = 1024;
@@ -101,7 +101,8 @@ void MpiThread::open() {
   } else {
     TRIREME_MPI(MPI_Init_thread, nullptr, nullptr, MPI_THREAD_FUNNELED, &level);
     initialized_here_ = true;
-    if (level < MPI_THREAD_FUNNELED) fail(ErrorCode::mpi, "this MPI library was built without support for threads");
+    if (level < MPI_THREAD_FUNNELED)
+      fail(ErrorCode::mpi, "this MPI library was built without support for threads");
   }
   TRIREME_MPI(MPI_Comm_set_errhandler, MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   TRIREME_MPI(MPI_Comm_rank, MPI_COMM_WORLD, &world_rank_);
@@ -112,7 +113,8 @@ void MpiThread::open() {
 
 void MpiThread::finalize() {
   call([this] {
-    TRIREME_CHECK(operations_.empty(), "MPI is to be finalized while {} operations are under way", operations_.size());
+    TRIREME_CHECK(operations_.empty(), "MPI is to be finalized while {} operations are under way",
+                  operations_.size());
     stop_listening();
     finalized_ = true;
     if (initialized_here_) TRIREME_MPI(MPI_Finalize);
@@ -169,6 +171,10 @@ void MpiThread::abort(const std::string& why) noexcept {
     has_jobs_.store(true, std::memory_order_release);
   }
   wake_.notify_one();
+  // The caller may leave by _exit() at once: the note should be out by then, if the thread is free to send
+  // it.
+  for (const auto give_up = Clock::now() + 100ms; !told_.load() && Clock::now() < give_up;)
+    std::this_thread::sleep_for(100us);
 }
 
 std::string MpiThread::abort_reason() const {
@@ -199,7 +205,8 @@ void MpiThread::loop() {
       rest(Clock::now() - last_event);
     }
   }
-  if (!operations_.empty()) end(Error(ErrorCode::peer_failed, "the session was closed", "communication thread"), false);
+  if (!operations_.empty())
+    end(Error(ErrorCode::peer_failed, "the session was closed", "communication thread"), false);
   if (!finalized_) stop_listening();
 }
 
@@ -272,7 +279,8 @@ void MpiThread::stop_listening() {
   if (note_request_ == MPI_REQUEST_NULL) return;
   MPI_Cancel(&note_request_);
   int over = 0;
-  for (int attempt = 0; attempt < 1000 && !over; ++attempt) MPI_Test(&note_request_, &over, MPI_STATUS_IGNORE);
+  for (int attempt = 0; attempt < 1000 && !over; ++attempt)
+    MPI_Test(&note_request_, &over, MPI_STATUS_IGNORE);
   if (!over) static_cast<void>(note_.release());
   note_request_ = MPI_REQUEST_NULL;
 }
@@ -299,11 +307,13 @@ void MpiThread::end(const Error& error, bool tell_others) {
     ended_by_ = shared;
   }
   if (tell_others && !finalized_) tell_all(*shared);
+  told_ = true;
   for (const Waiting& waiting : waiting_) waiting.requests->cancel();
   waiting_.clear();
   for (const auto& operation : operations_) {
     const bool own = operation->task.done() && operation->task.error();
-    operation->pending->finish(own ? std::make_shared<const Error>(to_error(operation->task.error())) : shared);
+    operation->pending->finish(own ? std::make_shared<const Error>(to_error(operation->task.error()))
+                                   : shared);
   }
   // Messages that could not be taken back may still use the operations' buffers: they are never freed.
   static std::mutex abandoned_mutex;
@@ -316,18 +326,22 @@ void MpiThread::end(const Error& error, bool tell_others) {
 // As far as it goes in a few milliseconds: no answer is waited for.
 void MpiThread::tell_all(const Error& error) {
   // Never freed: it must outlive the messages, and there is at most one a process.
-  const auto* note = new std::string(static_cast<char>(error.code()) + error.message().substr(0, kNoteBytes - 1));
+  const auto* note =
+      new std::string(static_cast<char>(error.code()) + error.message().substr(0, kNoteBytes - 1));
   std::vector<MPI_Request> requests;
   for (int rank = 0; rank < world_size_; ++rank) {
     if (rank == world_rank_) continue;
     MPI_Request request;
-    if (MPI_Isend(note->data(), static_cast<int>(note->size()), MPI_BYTE, rank, 0, notes_, &request) == MPI_SUCCESS)
+    if (MPI_Isend(note->data(), static_cast<int>(note->size()), MPI_BYTE, rank, 0, notes_, &request) ==
+        MPI_SUCCESS)
       requests.push_back(request);
   }
   const auto give_up = Clock::now() + 20ms;
   int all = 0;
   while (!all && Clock::now() < give_up)
-    if (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &all, MPI_STATUSES_IGNORE) != MPI_SUCCESS) return;
+    if (MPI_Testall(static_cast<int>(requests.size()), requests.data(), &all, MPI_STATUSES_IGNORE) !=
+        MPI_SUCCESS)
+      return;
 }
 
 }  // namespace trireme::comm

@@ -97,7 +97,7 @@ class MpiThread {
   std::condition_variable wake_;
   std::vector<std::function<void()>> jobs_;
   std::shared_ptr<const Error> ended_by_;  // set once
-  std::atomic<bool> has_jobs_{false};
+  std::atomic<bool> has_jobs_{false}, told_{false};
   bool stop_ = false;
 
   // The thread's own.

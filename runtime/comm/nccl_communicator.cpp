@@ -38,7 +38,8 @@ class NcclCommunicator::Flight {
 
 class NcclCommunicator::FlightWork : public Work {
  public:
-  FlightWork(NcclCommunicator& comm, std::shared_ptr<Flight> flight) : comm_(comm), flight_(std::move(flight)) {}
+  FlightWork(NcclCommunicator& comm, std::shared_ptr<Flight> flight)
+      : comm_(comm), flight_(std::move(flight)) {}
   ~FlightWork() override {
     try {
       comm_.wait(*flight_);
@@ -114,11 +115,13 @@ void NcclCommunicator::close() {
   const NcclResult result = nccl_.destroy(comm_);
   closed_ = true;
   flights_.clear();
-  if (result != NcclResult::success) throw Error(ErrorCode::nccl, nccl_.text(result, nullptr), "ncclCommDestroy");
+  if (result != NcclResult::success)
+    throw Error(ErrorCode::nccl, nccl_.text(result, nullptr), "ncclCommDestroy");
 }
 
 // A non-blocking call's end, good or bad. The lock is open while nothing but time passes.
-void NcclCommunicator::settle(NcclResult result, const std::string& what, std::unique_lock<std::mutex>& lock) {
+void NcclCommunicator::settle(NcclResult result, const std::string& what,
+                              std::unique_lock<std::mutex>& lock) {
   const auto give_up = Clock::now() + options_.timeout;
   while (result == NcclResult::in_progress) {
     lock.unlock();
@@ -129,8 +132,8 @@ void NcclCommunicator::settle(NcclResult result, const std::string& what, std::u
     if (!peer.empty()) throw Error(ErrorCode::peer_failed, peer, "NCCL, " + what);
     if (Clock::now() > give_up)
       throw Error(ErrorCode::timeout,
-                  fmt::format("{}: {} has not ended within {} ms on rank {}; is a rank missing or stuck?", name(), what,
-                              options_.timeout.count(), rank()),
+                  fmt::format("{}: {} has not ended within {} ms on rank {}; is a rank missing or stuck?",
+                              name(), what, options_.timeout.count(), rank()),
                   "NCCL");
     const NcclResult asked = nccl_.async_error(comm_, &result);
     if (asked != NcclResult::success) result = asked;
@@ -139,8 +142,8 @@ void NcclCommunicator::settle(NcclResult result, const std::string& what, std::u
   throw Error(ErrorCode::nccl, fmt::format("{}: {}: {}", name(), what, nccl_.text(result, comm_)), "NCCL");
 }
 
-std::shared_ptr<NcclCommunicator::Flight> NcclCommunicator::enqueue(const std::string& what, bool join,
-                                                                    const std::function<NcclResult()>& issue) {
+std::shared_ptr<NcclCommunicator::Flight> NcclCommunicator::enqueue(
+    const std::string& what, bool join, const std::function<NcclResult()>& issue) {
   TRIREME_CHECK(!closed_, "{}: {} after close()", name(), what);
   if (const auto error = trouble()) end(*error);
   try {
@@ -241,7 +244,8 @@ void NcclCommunicator::end(const Error& error) noexcept {
 }
 
 void NcclCommunicator::abort(const std::string& why) noexcept {
-  end(Error(ErrorCode::peer_failed, fmt::format("{} was aborted by rank {}: {}", name(), rank(), why), "NCCL"));
+  end(Error(ErrorCode::peer_failed, fmt::format("{} was aborted by rank {}: {}", name(), rank(), why),
+            "NCCL"));
 }
 
 std::string NcclCommunicator::abort_reason() const {
@@ -336,6 +340,8 @@ WorkHandle NcclCommunicator::broadcast_async(BufferView data, int root) {
       *this, enqueue(call.text(), false, [&] { return nccl_.broadcast(data, root, comm_, stream_); }));
 }
 
-std::string nccl_version() { return nccl_calls() ? nccl_calls()->version() : "not built in"; }
+std::string nccl_version() {
+  return nccl_calls() ? nccl_calls()->version() : "not built in";
+}
 
 }  // namespace trireme::comm

@@ -69,7 +69,8 @@ class NcclCommunicator : public Communicator {
   void open();
   void release() noexcept;
   /// Enqueues what `issue` calls, between the compute stream's past and (if `join`) its future.
-  std::shared_ptr<Flight> enqueue(const std::string& what, bool join, const std::function<NcclResult()>& issue);
+  std::shared_ptr<Flight> enqueue(const std::string& what, bool join,
+                                  const std::function<NcclResult()>& issue);
   NcclResult grouped(const std::function<NcclResult()>& issue);
   void settle(NcclResult result, const std::string& what, std::unique_lock<std::mutex>& lock);
   void wait(Flight& flight);

@@ -70,9 +70,12 @@ void reduce(std::span<const void* const> parts, void* out, int64_t count) {
 template <typename Stored>
 void reduce(std::span<const void* const> parts, void* out, int64_t count, ReduceOp op) {
   switch (op) {
-    case ReduceOp::sum: return reduce<ReduceOp::sum, Stored>(parts, out, count);
-    case ReduceOp::max: return reduce<ReduceOp::max, Stored>(parts, out, count);
-    case ReduceOp::min: return reduce<ReduceOp::min, Stored>(parts, out, count);
+    case ReduceOp::sum:
+      return reduce<ReduceOp::sum, Stored>(parts, out, count);
+    case ReduceOp::max:
+      return reduce<ReduceOp::max, Stored>(parts, out, count);
+    case ReduceOp::min:
+      return reduce<ReduceOp::min, Stored>(parts, out, count);
   }
 }
 
@@ -81,12 +84,18 @@ void reduce(std::span<const void* const> parts, void* out, int64_t count, Reduce
 void reduce_in_order(std::span<const void* const> parts, void* out, int64_t count, DType dtype, ReduceOp op) {
   TRIREME_CHECK(!parts.empty(), "nothing to reduce");
   switch (dtype) {
-    case DType::u8: return reduce<uint8_t>(parts, out, count, op);
-    case DType::i32: return reduce<int32_t>(parts, out, count, op);
-    case DType::i64: return reduce<int64_t>(parts, out, count, op);
-    case DType::bf16: return reduce<Bf16>(parts, out, count, op);
-    case DType::f32: return reduce<float>(parts, out, count, op);
-    case DType::f64: return reduce<double>(parts, out, count, op);
+    case DType::u8:
+      return reduce<uint8_t>(parts, out, count, op);
+    case DType::i32:
+      return reduce<int32_t>(parts, out, count, op);
+    case DType::i64:
+      return reduce<int64_t>(parts, out, count, op);
+    case DType::bf16:
+      return reduce<Bf16>(parts, out, count, op);
+    case DType::f32:
+      return reduce<float>(parts, out, count, op);
+    case DType::f64:
+      return reduce<double>(parts, out, count, op);
   }
 }
 

@@ -9,10 +9,12 @@ namespace trireme::comm {
 
 class StagedCommunicator::Staging {
  public:
-  Staging(StagedCommunicator& owner, ConstBufferView gpu) : owner_(owner), view_{nullptr, gpu.count, gpu.dtype} {
+  Staging(StagedCommunicator& owner, ConstBufferView gpu)
+      : owner_(owner), view_{nullptr, gpu.count, gpu.dtype} {
     if (view_.bytes() == 0) return;
     auto& free = owner_.free_;
-    const auto fits = std::find_if(free.begin(), free.end(), [&](const Block& b) { return b.bytes >= view_.bytes(); });
+    const auto fits =
+        std::find_if(free.begin(), free.end(), [&](const Block& b) { return b.bytes >= view_.bytes(); });
     if (fits != free.end()) {
       block_ = *fits;
       free.erase(fits);
@@ -84,9 +86,13 @@ void StagedCommunicator::barrier() {
   host_.barrier();
 }
 
-void StagedCommunicator::broadcast(BufferView data, int root) { broadcast_async(data, root)->wait(); }
+void StagedCommunicator::broadcast(BufferView data, int root) {
+  broadcast_async(data, root)->wait();
+}
 
-void StagedCommunicator::all_reduce(BufferView data, ReduceOp op) { all_reduce_async(data, op)->wait(); }
+void StagedCommunicator::all_reduce(BufferView data, ReduceOp op) {
+  all_reduce_async(data, op)->wait();
+}
 
 void StagedCommunicator::all_gather(ConstBufferView in, BufferView out) {
   check_all_gather(*this, in, out);
@@ -112,8 +118,8 @@ void StagedCommunicator::reduce_scatter(ConstBufferView in, BufferView out, Redu
   to.deliver(out);
 }
 
-void StagedCommunicator::all_to_all_v(ConstBufferView in, std::span<const int64_t> send_counts, BufferView out,
-                                      std::span<const int64_t> recv_counts) {
+void StagedCommunicator::all_to_all_v(ConstBufferView in, std::span<const int64_t> send_counts,
+                                      BufferView out, std::span<const int64_t> recv_counts) {
   check_all_to_all_v(*this, in, send_counts, out, recv_counts);
   const Staging from(*this, in), to(*this, out);
   from.fetch(in);

@@ -40,7 +40,7 @@ class StagedCommunicator : public Communicator {
   std::string abort_reason() const override { return host_.abort_reason(); }
 
  private:
-  class Staging;     // a view's copy in pinned memory
+  class Staging;  // a view's copy in pinned memory
   class StagedWork;
 
   GpuCalls& gpu_;

@@ -49,10 +49,12 @@ void StageRunner::run(const std::string& name, bool takes_part, const std::funct
   std::optional<Error> own;
   if (takes_part) own = attempt(work);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (own) own = Error(own->code(), own->message(), own->where().empty() ? "stage " + name : own->where())
-                     .on(world_.rank(), host_name());
+  if (own)
+    own = Error(own->code(), own->message(), own->where().empty() ? "stage " + name : own->where())
+              .on(world_.rank(), host_name());
   agree(name, own);
-  const auto entry = std::find_if(seconds_.begin(), seconds_.end(), [&](const auto& s) { return s.first == name; });
+  const auto entry =
+      std::find_if(seconds_.begin(), seconds_.end(), [&](const auto& s) { return s.first == name; });
   if (entry == seconds_.end())
     seconds_.emplace_back(name, seconds);
   else
@@ -72,29 +74,35 @@ void StageRunner::agree(const std::string& name, const std::optional<Error>& own
   }
   int failed = -1;
   for (int r = 0; r < world_.size(); ++r) {
-    TRIREME_CHECK(all[2 * r + 1] == mine[1], "rank {} is at the end of another stage than rank {}, which ends '{}'", r,
-                  world_.rank(), name);
+    TRIREME_CHECK(all[2 * r + 1] == mine[1],
+                  "rank {} is at the end of another stage than rank {}, which ends '{}'", r, world_.rank(),
+                  name);
     if (all[2 * r] != kFine && (failed < 0 || all[2 * r] > all[2 * failed])) failed = r;
   }
   if (failed < 0) return;
-  const std::string told = world_.broadcast_string(
-      own ? fmt::format("{}\nrank {} ({}) failed in stage {}: {}", own->host(), own->rank(), own->host(), name, own->message())
-          : "",
-      failed);
+  const std::string told =
+      world_.broadcast_string(own ? fmt::format("{}\nrank {} ({}) failed in stage {}: {}", own->host(),
+                                                own->rank(), own->host(), name, own->message())
+                                  : "",
+                              failed);
   if (own) throw Error(*own);
   const size_t line = told.find('\n');
-  throw Error(ErrorCode::peer_failed, told.substr(line + 1), "stage " + name).on(failed, told.substr(0, line));
+  throw Error(ErrorCode::peer_failed, told.substr(line + 1), "stage " + name)
+      .on(failed, told.substr(0, line));
 }
 
 std::vector<std::pair<std::string, double>> StageRunner::times_over_ranks() {
   std::vector<double> seconds;
   for (const auto& [name, s] : seconds_) seconds.push_back(s);
-  world_.all_reduce({seconds.data(), static_cast<int64_t>(seconds.size()), comm::DType::f64}, comm::ReduceOp::max);
+  world_.all_reduce({seconds.data(), static_cast<int64_t>(seconds.size()), comm::DType::f64},
+                    comm::ReduceOp::max);
   auto result = seconds_;
   for (size_t i = 0; i < result.size(); ++i) result[i].second = seconds[i];
   return result;
 }
 
-void StageRunner::reset() { seconds_.clear(); }
+void StageRunner::reset() {
+  seconds_.clear();
+}
 
 }  // namespace trireme::pipeline

@@ -32,12 +32,14 @@ void parse_item(std::string_view item, int num_ranks, const std::string& where, 
   const auto first = number(item.substr(0, dash));
   const auto last = dash == std::string_view::npos ? first : number(item.substr(dash + 1));
   if (!first || !last) {
-    mistakes.add(where, fmt::format("'{}' is no rank and no range of ranks; write them like \"0-3,6\"", item));
+    mistakes.add(where,
+                 fmt::format("'{}' is no rank and no range of ranks; write them like \"0-3,6\"", item));
   } else if (*first > *last) {
     mistakes.add(where, fmt::format("the range '{}' runs backwards; write \"{}-{}\"", item, *last, *first));
   } else if (*last >= num_ranks) {
-    mistakes.add(where, fmt::format("'{}' names rank {}, but the run has {} rank{} (0{})", item, *last, num_ranks,
-                                    num_ranks == 1 ? "" : "s", num_ranks == 1 ? "" : fmt::format("-{}", num_ranks - 1)));
+    mistakes.add(where, fmt::format("'{}' names rank {}, but the run has {} rank{} (0{})", item, *last,
+                                    num_ranks, num_ranks == 1 ? "" : "s",
+                                    num_ranks == 1 ? "" : fmt::format("-{}", num_ranks - 1)));
   } else {
     for (int rank = *first; rank <= *last; ++rank) ranks.push_back(rank);
   }
@@ -47,10 +49,14 @@ void parse_item(std::string_view item, int num_ranks, const std::string& where, 
 
 const char* to_string(Role role) {
   switch (role) {
-    case Role::actor: return "actor";
-    case Role::critic: return "critic";
-    case Role::reference: return "reference";
-    case Role::rollout: return "rollout";
+    case Role::actor:
+      return "actor";
+    case Role::critic:
+      return "critic";
+    case Role::reference:
+      return "reference";
+    case Role::rollout:
+      return "rollout";
   }
   return "unknown role";
 }
@@ -78,10 +84,14 @@ std::vector<int> parse_ranks(const std::string& text, int num_ranks, const std::
 
 const std::vector<int>& RoleRanks::of(Role role) const {
   switch (role) {
-    case Role::actor: return actor;
-    case Role::critic: return critic;
-    case Role::reference: return reference;
-    case Role::rollout: break;
+    case Role::actor:
+      return actor;
+    case Role::critic:
+      return critic;
+    case Role::reference:
+      return reference;
+    case Role::rollout:
+      break;
   }
   return rollout;
 }

@@ -68,7 +68,8 @@ struct Session::State {
     }
   }
 
-  comm::Communicator* open_group(const std::string& name, const std::vector<int>& ranks, comm::Device device) {
+  comm::Communicator* open_group(const std::string& name, const std::vector<int>& ranks,
+                                 comm::Device device) {
     comm::Communicator* host = open_host(name, ranks);
     if (device == comm::Device::cpu) return host;
     std::set<std::string> different;
@@ -86,7 +87,8 @@ struct Session::State {
   void learn_gpus() {
     comm::GpuCalls* calls = comm::gpu_calls();
     if (!calls)
-      fail(ErrorCode::invalid_config, "this build has no GPU support; build the cuda preset, or set the device to cpu");
+      fail(ErrorCode::invalid_config,
+           "this build has no GPU support; build the cuda preset, or set the device to cpu");
     gpus = world->all_gather_strings(hosts[rank] + " " + calls->device_id(calls->current_device()));
   }
 };
@@ -98,10 +100,12 @@ Session::Session(const plan::RankEnv& env, const placement::RoleRanks& roles, co
     state_->mpi = std::make_unique<comm::MpiThread>();
     if (state_->mpi->world_size() != env.num_ranks)
       fail(ErrorCode::mpi,
-           "the job was started with {} ranks, but {} sees {}; is the mpirun or srun --mpi=pmix in use that of this library?",
+           "the job was started with {} ranks, but {} sees {}; is the mpirun or srun --mpi=pmix in use that "
+           "of this library?",
            env.num_ranks, comm::mpi_version(), state_->mpi->world_size());
     if (state_->mpi->world_rank() != env.rank)
-      fail(ErrorCode::mpi, "the launch plan calls this rank {}, MPI calls it {}", env.rank, state_->mpi->world_rank());
+      fail(ErrorCode::mpi, "the launch plan calls this rank {}, MPI calls it {}", env.rank,
+           state_->mpi->world_rank());
     state_->rank = state_->mpi->world_rank();
     state_->num_ranks = state_->mpi->world_size();
   }
@@ -124,13 +128,27 @@ Session::~Session() {
   }
 }
 
-int Session::rank() const { return state_->rank; }
-int Session::num_ranks() const { return state_->num_ranks; }
-const std::string& Session::host() const { return state_->hosts[state_->rank]; }
-const std::vector<std::string>& Session::hosts() const { return state_->hosts; }
-const placement::RoleRanks& Session::roles() const { return state_->roles; }
-bool Session::has(placement::Role role) const { return state_->roles.has(role, state_->rank); }
-comm::Communicator& Session::world() { return *state_->world; }
+int Session::rank() const {
+  return state_->rank;
+}
+int Session::num_ranks() const {
+  return state_->num_ranks;
+}
+const std::string& Session::host() const {
+  return state_->hosts[state_->rank];
+}
+const std::vector<std::string>& Session::hosts() const {
+  return state_->hosts;
+}
+const placement::RoleRanks& Session::roles() const {
+  return state_->roles;
+}
+bool Session::has(placement::Role role) const {
+  return state_->roles.has(role, state_->rank);
+}
+comm::Communicator& Session::world() {
+  return *state_->world;
+}
 
 comm::Communicator& Session::group(placement::Role role) {
   comm::Communicator* group = state_->groups[static_cast<size_t>(role)];
@@ -145,6 +163,8 @@ void Session::abort(const std::string& why) noexcept {
     if (group) group->abort(why);
 }
 
-std::string versions() { return fmt::format("MPI: {}\nNCCL: {}", comm::mpi_version(), comm::nccl_version()); }
+std::string versions() {
+  return fmt::format("MPI: {}\nNCCL: {}", comm::mpi_version(), comm::nccl_version());
+}
 
 }  // namespace trireme::session

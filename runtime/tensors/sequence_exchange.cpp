@@ -32,7 +32,8 @@ Labels gather_labels(comm::Communicator& world, const std::vector<Record>& recor
   std::partial_sum(counts.begin(), counts.end(), labels.begins.begin() + 1);
   labels.all.resize(labels.begins.back());
   std::vector<Label> own;
-  for (const Record& record : records) own.push_back({record.id, record.cost, static_cast<int64_t>(record.bytes.size())});
+  for (const Record& record : records)
+    own.push_back({record.id, record.cost, static_cast<int64_t>(record.bytes.size())});
   for (int64_t& count : counts) count *= 3;
   world.all_gather_v({own.data(), 3 * mine, comm::DType::i64},
                      {labels.all.data(), 3 * labels.begins.back(), comm::DType::i64}, counts);

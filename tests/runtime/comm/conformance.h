@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -18,6 +17,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/comm/communicator.h"
+#include "tests/runtime/comm/rank_order_oracle.h"
 
 namespace trireme::comm::conformance {
 
@@ -28,96 +28,18 @@ struct Setting {
   std::function<void(const std::function<void(Communicator&)>&)> run;
   /// Waits until what was enqueued has happened (communicators of a GPU).
   std::function<void(Communicator&)> settle = [](Communicator&) {};
-  /// What a mismatch ends in where it is seen. Where that is not everywhere, the others hear of a failed peer.
+  /// What a mismatch ends in where it is seen. Where that is not everywhere, the others hear of a failed
+  /// peer.
   ErrorCode mismatch = ErrorCode::internal;
   bool all_see_a_mismatch = true;
 };
 
-inline void PrintTo(const Setting& setting, std::ostream* out) { *out << setting.name; }
-
-inline std::string name_of(const testing::TestParamInfo<Setting>& info) { return info.param.name; }
-
-struct Bf16 {
-  uint16_t bits;
-  bool operator==(const Bf16&) const = default;
-};
-
-inline float to_float(Bf16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
-
-// The nearer of the two neighbours, by distance; the even one in the middle.
-inline Bf16 to_bf16(float x) {
-  const Bf16 low{static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16)};
-  const Bf16 high{static_cast<uint16_t>(low.bits + 1)};
-  const double below = std::fabs(static_cast<double>(x) - to_float(low));
-  const double above = std::fabs(static_cast<double>(to_float(high)) - x);
-  if (below != above) return below < above ? low : high;
-  return low.bits % 2 == 0 ? low : high;
+inline void PrintTo(const Setting& setting, std::ostream* out) {
+  *out << setting.name;
 }
 
-template <typename T>
-constexpr DType dtype_of() {
-  if constexpr (std::is_same_v<T, uint8_t>) return DType::u8;
-  if constexpr (std::is_same_v<T, int32_t>) return DType::i32;
-  if constexpr (std::is_same_v<T, int64_t>) return DType::i64;
-  if constexpr (std::is_same_v<T, Bf16>) return DType::bf16;
-  if constexpr (std::is_same_v<T, float>) return DType::f32;
-  if constexpr (std::is_same_v<T, double>) return DType::f64;
-}
-
-// Element i of rank r's data: signs and magnitudes vary, so that another order of adding shows.
-template <typename T>
-T element(int rank, int64_t i) {
-  uint64_t h = (static_cast<uint64_t>(rank) << 40) + static_cast<uint64_t>(i) + 1;
-  h *= 0x9e3779b97f4a7c15ull;
-  h ^= h >> 29;
-  h *= 0xbf58476d1ce4e5b9ull;
-  h ^= h >> 32;
-  if constexpr (std::is_integral_v<T>) return static_cast<T>(h);
-  const double value = (static_cast<double>(h % 20001) - 10000.0) / 7.0 * static_cast<double>(1 << (h >> 40 & 15)) / 256.0;
-  if constexpr (std::is_same_v<T, Bf16>) return to_bf16(static_cast<float>(value));
-  else if constexpr (std::is_floating_point_v<T>) return static_cast<T>(value);
-}
-
-template <typename T>
-std::vector<T> elements(int rank, int64_t count, int64_t from = 0) {
-  std::vector<T> data(count);
-  for (int64_t i = 0; i < count; ++i) data[i] = element<T>(rank, from + i);
-  return data;
-}
-
-template <typename T>
-T combine_all(const std::vector<T>& values, ReduceOp op) {
-  const auto pick = [&](auto a, auto b) { return op == ReduceOp::max ? (b > a ? b : a) : (b < a ? b : a); };
-  if constexpr (std::is_same_v<T, Bf16>) {
-    float sum = to_float(values[0]);
-    for (size_t r = 1; r < values.size(); ++r)
-      sum = op == ReduceOp::sum ? sum + to_float(values[r]) : pick(sum, to_float(values[r]));
-    return to_bf16(sum);
-  } else if constexpr (std::is_integral_v<T>) {
-    uint64_t sum = 0;
-    T best = values[0];
-    for (const T value : values) {
-      sum += static_cast<uint64_t>(value);
-      best = pick(best, value);
-    }
-    return op == ReduceOp::sum ? static_cast<T>(sum) : best;
-  } else {
-    T sum = values[0];
-    for (size_t r = 1; r < values.size(); ++r) sum = op == ReduceOp::sum ? sum + values[r] : pick(sum, values[r]);
-    return sum;
-  }
-}
-
-// Rank order, one element at a time.
-template <typename T>
-std::vector<T> reduced(int num_ranks, int64_t count, ReduceOp op, int64_t from = 0) {
-  std::vector<T> result(count);
-  std::vector<T> values(num_ranks);
-  for (int64_t i = 0; i < count; ++i) {
-    for (int r = 0; r < num_ranks; ++r) values[r] = element<T>(r, from + i);
-    result[i] = combine_all(values, op);
-  }
-  return result;
+inline std::string name_of(const testing::TestParamInfo<Setting>& info) {
+  return info.param.name;
 }
 
 template <typename T>
@@ -145,7 +67,7 @@ inline ErrorCode code_of(const std::function<void()>& body, std::string* text = 
   return ErrorCode::invalid_config;
 }
 
-// Around the limits of 64 KiB and 1 MiB, of one vector register, and of the small limits that tests set.
+// Around the limits of 64 KiB and 256 KiB, of one vector register, and of the small limits that tests set.
 inline const std::vector<int64_t> kCounts{0, 1, 3, 7, 65, 999, 4097, 20011};
 inline constexpr int64_t kLargeCount = 1'300'003;
 
@@ -285,7 +207,8 @@ TEST_P(CommunicatorTest, AllGatherVTakesUnevenAndEmptyParts) {
   run([this](Communicator& comm) {
     for (const int64_t scale : {1, 13, 5000}) {
       std::vector<int64_t> counts(comm.size());
-      for (int r = 0; r < comm.size(); ++r) counts[r] = (r + 1) % comm.size() * scale;  // the last gives nothing
+      for (int r = 0; r < comm.size(); ++r)
+        counts[r] = (r + 1) % comm.size() * scale;  // the last gives nothing
       const auto in = elements<float>(comm.rank(), counts[comm.rank()]);
       std::vector<float> out(std::accumulate(counts.begin(), counts.end(), int64_t{0})), expected;
       for (int r = 0; r < comm.size(); ++r) {
@@ -391,7 +314,9 @@ TEST_P(CommunicatorTest, ANanWinsEveryReduction) {
 
 TEST_P(CommunicatorTest, StringsAndScalarsCross) {
   run([](Communicator& comm) {
-    const auto text = [](int r) { return r == 1 ? std::string() : "rank " + std::to_string(r) + std::string(r * 9000, 'x'); };
+    const auto text = [](int r) {
+      return r == 1 ? std::string() : "rank " + std::to_string(r) + std::string(r * 9000, 'x');
+    };
     const auto all = comm.all_gather_strings(text(comm.rank()));
     ASSERT_EQ(static_cast<int>(all.size()), comm.size());
     for (int r = 0; r < comm.size(); ++r) EXPECT_EQ(all[r], text(r));
@@ -417,15 +342,18 @@ TEST_P(CommunicatorTest, MisuseIsSeenBeforeAnythingMoves) {
     expect_internal([&] { comm.all_reduce({nullptr, 6, DType::f32, comm.device()}); });
     expect_internal([&] { comm.all_gather(view(comm, std::as_const(in)), view(comm, out)); });
     expect_internal([&] {
-      comm.all_gather_v(view(comm, std::as_const(in)), view(comm, out), std::vector<int64_t>(comm.size() + 1));
+      comm.all_gather_v(view(comm, std::as_const(in)), view(comm, out),
+                        std::vector<int64_t>(comm.size() + 1));
     });
     expect_internal([&] {
-      comm.all_gather_v(view(comm, std::as_const(in)), view(comm, out), std::vector<int64_t>(comm.size(), -1));
+      comm.all_gather_v(view(comm, std::as_const(in)), view(comm, out),
+                        std::vector<int64_t>(comm.size(), -1));
     });
     expect_internal([&] { comm.reduce_scatter(view(comm, std::as_const(out)), view(comm, in)); });
     expect_internal([&] {
       const std::vector<int64_t> ones(comm.size(), 1);
-      comm.all_to_all_v(view(comm, std::as_const(in)), ones, view(comm, out), std::vector<int64_t>(comm.size(), 2));
+      comm.all_to_all_v(view(comm, std::as_const(in)), ones, view(comm, out),
+                        std::vector<int64_t>(comm.size(), 2));
     });
     expect_all_reduce<float>(comm, 100, ReduceOp::sum);  // and nobody is out of step
   });
@@ -488,7 +416,11 @@ TEST_P(CommunicatorTest, AbortOnOneRankWakesAllThatWait) {
       EXPECT_EQ(code, ErrorCode::peer_failed) << text;
       EXPECT_NE(text.find("the watchdog says so"), std::string::npos) << text;
     }
-    EXPECT_EQ(code_of([&] { comm.barrier(); settle(comm); }), ErrorCode::peer_failed);
+    EXPECT_EQ(code_of([&] {
+                comm.barrier();
+                settle(comm);
+              }),
+              ErrorCode::peer_failed);
   });
 }
 
@@ -496,13 +428,25 @@ TEST_P(CommunicatorTest, AbortFromAnotherThreadEndsACollectiveUnderWay) {
   run([this](Communicator& comm) {
     if (comm.size() == 1) return;
     if (comm.rank() != 0) {
-      EXPECT_EQ(code_of([&] { while (true) { comm.barrier(); settle(comm); } }), ErrorCode::peer_failed);
+      EXPECT_EQ(code_of([&] {
+                  while (true) {
+                    comm.barrier();
+                    settle(comm);
+                  }
+                }),
+                ErrorCode::peer_failed);
       return;
     }
     std::vector<float> data(10);
     comm.barrier();
     std::thread watchdog([&] { comm.abort("enough"); });
-    EXPECT_EQ(code_of([&] { while (true) { comm.barrier(); settle(comm); } }), ErrorCode::peer_failed);
+    EXPECT_EQ(code_of([&] {
+                while (true) {
+                  comm.barrier();
+                  settle(comm);
+                }
+              }),
+              ErrorCode::peer_failed);
     watchdog.join();
   });
 }

@@ -6,10 +6,12 @@ namespace trireme::comm::conformance {
 namespace {
 
 Setting threads(int num_ranks) {
-  return {std::to_string(num_ranks) + "Threads", [num_ranks](const auto& body) { LocalWorld::run(num_ranks, body); }};
+  return {std::to_string(num_ranks) + "Threads",
+          [num_ranks](const auto& body) { LocalWorld::run(num_ranks, body); }};
 }
 
-INSTANTIATE_TEST_SUITE_P(Local, CommunicatorTest, testing::Values(threads(1), threads(2), threads(3), threads(4), threads(7)),
+INSTANTIATE_TEST_SUITE_P(Local, CommunicatorTest,
+                         testing::Values(threads(1), threads(2), threads(3), threads(4), threads(7)),
                          name_of);
 
 TEST(LocalWorld, ThrowsTheErrorAndNotItsConsequences) {
@@ -24,7 +26,9 @@ TEST(LocalWorld, ThrowsTheErrorAndNotItsConsequences) {
   }
 }
 
-TEST(LocalWorld, RefusesToBeEmpty) { EXPECT_THROW(LocalWorld(0), Error); }
+TEST(LocalWorld, RefusesToBeEmpty) {
+  EXPECT_THROW(LocalWorld(0), Error);
+}
 
 }  // namespace
 }  // namespace trireme::comm::conformance

@@ -21,10 +21,11 @@ inline Setting processes(const std::string& name, MpiLimits limits = {}) {
 }
 
 // Messages and openings so small that everything is split, also what 2^31 would split otherwise.
-INSTANTIATE_TEST_SUITE_P(Mpi, CommunicatorTest,
-                         testing::Values(processes("Usual"),
-                                         processes("TinyMessages", {.opening_bytes = 300, .message_bytes = 1001}),
-                                         processes("NoOpeningPayload", {.opening_bytes = 0, .message_bytes = 64 << 10})),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Mpi, CommunicatorTest,
+    testing::Values(processes("Usual"),
+                    processes("TinyMessages", {.opening_bytes = 300, .message_bytes = 1001}),
+                    processes("NoOpeningPayload", {.opening_bytes = 0, .message_bytes = 64 << 10})),
+    name_of);
 
 }  // namespace trireme::comm::conformance

@@ -4,7 +4,7 @@
 #include "runtime/comm/local_communicator.h"
 #include "runtime/comm/staged_communicator.h"
 #include "tests/runtime/comm/conformance.h"
-#include "tests/runtime/comm/gpu_double.h"
+#include "tests/runtime/comm/nccl_double.h"
 
 namespace trireme::comm::conformance {
 namespace {
@@ -13,11 +13,14 @@ using namespace std::chrono_literals;
 
 thread_local GpuDouble* this_ranks_gpu = nullptr;
 
-void settle_gpu(Communicator&) { this_ranks_gpu->synchronize_all(); }
+void settle_gpu(Communicator&) {
+  this_ranks_gpu->synchronize_all();
+}
 
 // `body` on every rank, with a GPU and an NCCL of its own.
-void on_gpus(int num_ranks, const std::function<void(Communicator& host, GpuDouble&, NcclDouble&)>& body,
-             const std::function<std::string(int)>& id = [](int r) { return "gpu " + std::to_string(r); }) {
+void on_gpus(
+    int num_ranks, const std::function<void(Communicator& host, GpuDouble&, NcclDouble&)>& body,
+    const std::function<std::string(int)>& id = [](int r) { return "gpu " + std::to_string(r); }) {
   LocalWorld::run(num_ranks, [&](Communicator& host) {
     GpuDouble gpu(id(host.rank()));
     {
@@ -53,9 +56,10 @@ Setting sharing_a_gpu(int num_ranks) {
   return {std::to_string(num_ranks) + "SharingAGpu", run, settle_gpu};
 }
 
-INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorTest, testing::Values(gpus(1), gpus(2), gpus(3), gpus(4)), name_of);
-INSTANTIATE_TEST_SUITE_P(Staged, CommunicatorTest, testing::Values(sharing_a_gpu(1), sharing_a_gpu(2), sharing_a_gpu(3)),
+INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorTest, testing::Values(gpus(1), gpus(2), gpus(3), gpus(4)),
                          name_of);
+INSTANTIATE_TEST_SUITE_P(Staged, CommunicatorTest,
+                         testing::Values(sharing_a_gpu(1), sharing_a_gpu(2), sharing_a_gpu(3)), name_of);
 
 TEST(NcclCommunicator, RefusesTwoRanksOnOneGpu) {
   on_gpus(
@@ -93,7 +97,8 @@ TEST(NcclCommunicator, AMissingRankEndsTheOpeningInATimeout) {
       host.broadcast({first.data(), static_cast<int64_t>(first.size()), DType::u8}, 0);
       return;
     }
-    EXPECT_EQ(code_of([&] { NcclCommunicator comm(gpu, nccl, host, {.timeout = 30ms}); }), ErrorCode::timeout);
+    EXPECT_EQ(code_of([&] { NcclCommunicator comm(gpu, nccl, host, {.timeout = 30ms}); }),
+              ErrorCode::timeout);
   });
 }
 
@@ -208,7 +213,8 @@ TEST(NcclDouble, RefusesUseAfterAbort) {
     EXPECT_EQ(nccl.init(&comm, 1, id, 0), NcclResult::in_progress);
     EXPECT_EQ(nccl.abort(comm), NcclResult::success);
     float x = 1;
-    EXPECT_EQ(nccl.all_reduce({&x, 1, DType::f32, Device::gpu}, ReduceOp::sum, comm, nullptr), NcclResult::invalid_argument);
+    EXPECT_EQ(nccl.all_reduce({&x, 1, DType::f32, Device::gpu}, ReduceOp::sum, comm, nullptr),
+              NcclResult::invalid_argument);
     EXPECT_EQ(nccl.abort(comm), NcclResult::invalid_argument);
     EXPECT_EQ(nccl.uses_after_end(), 2);
     gpu.synchronize_all();

@@ -24,7 +24,8 @@ inline Error error_of(const std::function<void()>& body) {
 
 inline void expect_stages_go_on(comm::Communicator& world) {
   std::vector<std::string> heard;
-  StageRunner stages(world, [&](const std::string& stage, bool begins) { heard.push_back((begins ? "+" : "-") + stage); });
+  StageRunner stages(
+      world, [&](const std::string& stage, bool begins) { heard.push_back((begins ? "+" : "-") + stage); });
   int ran = 0;
   for (int step = 0; step < 3; ++step) {
     stages.run("gen", [&] { ++ran; });
@@ -70,7 +71,8 @@ inline void expect_one_error_is_everybodys(comm::Communicator& world, int failin
     EXPECT_EQ(error.message(), "no answer in line 7");
   } else {
     EXPECT_EQ(error.code(), ErrorCode::peer_failed);
-    EXPECT_EQ(error.message(), fmt::format("rank {} ({}) failed in stage reward: no answer in line 7", failing, error.host()));
+    EXPECT_EQ(error.message(),
+              fmt::format("rank {} ({}) failed in stage reward: no answer in line 7", failing, error.host()));
   }
   stages.run("adv", [] {});  // the ranks are still in step
 }

@@ -10,16 +10,26 @@ void on_ranks(const std::function<void(comm::Communicator&)>& body) {
   body(world);
 }
 
-TEST(StageRunnerOverMpi, RunsTheWorkOfThoseWhoTakePart) { on_ranks(expect_stages_go_on); }
-TEST(StageRunnerOverMpi, ReportsTheSlowestRanksTimes) { on_ranks(expect_times_of_the_slowest); }
+TEST(StageRunnerOverMpi, RunsTheWorkOfThoseWhoTakePart) {
+  on_ranks(expect_stages_go_on);
+}
+TEST(StageRunnerOverMpi, ReportsTheSlowestRanksTimes) {
+  on_ranks(expect_times_of_the_slowest);
+}
 TEST(StageRunnerOverMpi, OneRanksErrorIsEverybodys) {
   on_ranks([](comm::Communicator& world) {
     for (int failing = 0; failing < world.size(); ++failing) expect_one_error_is_everybodys(world, failing);
   });
 }
-TEST(StageRunnerOverMpi, NamesTheCauseAndNotItsConsequences) { on_ranks(expect_the_cause_is_named); }
-TEST(StageRunnerOverMpi, NoticesDifferentStages) { on_ranks(expect_different_stages_are_noticed); }
-TEST(StageRunnerOverMpi, AnErrorWhileOthersAreInACollectiveDoesNotHang) { on_ranks(expect_no_hang_out_of_step); }
+TEST(StageRunnerOverMpi, NamesTheCauseAndNotItsConsequences) {
+  on_ranks(expect_the_cause_is_named);
+}
+TEST(StageRunnerOverMpi, NoticesDifferentStages) {
+  on_ranks(expect_different_stages_are_noticed);
+}
+TEST(StageRunnerOverMpi, AnErrorWhileOthersAreInACollectiveDoesNotHang) {
+  on_ranks(expect_no_hang_out_of_step);
+}
 
 }  // namespace
 }  // namespace trireme::pipeline

@@ -7,22 +7,30 @@ namespace {
 using comm::Communicator;
 using comm::LocalWorld;
 
-TEST(StageRunner, RunsTheWorkOfThoseWhoTakePart) { LocalWorld::run(3, expect_stages_go_on); }
+TEST(StageRunner, RunsTheWorkOfThoseWhoTakePart) {
+  LocalWorld::run(3, expect_stages_go_on);
+}
 
-TEST(StageRunner, ReportsTheSlowestRanksTimes) { LocalWorld::run(3, expect_times_of_the_slowest); }
+TEST(StageRunner, ReportsTheSlowestRanksTimes) {
+  LocalWorld::run(3, expect_times_of_the_slowest);
+}
 
 TEST(StageRunner, OneRanksErrorIsEverybodys) {
   for (int failing = 0; failing < 3; ++failing)
     LocalWorld::run(3, [&](Communicator& world) { expect_one_error_is_everybodys(world, failing); });
 }
 
-TEST(StageRunner, NamesTheCauseAndNotItsConsequences) { LocalWorld::run(3, expect_the_cause_is_named); }
+TEST(StageRunner, NamesTheCauseAndNotItsConsequences) {
+  LocalWorld::run(3, expect_the_cause_is_named);
+}
 
 TEST(StageRunner, NoticesDifferentStages) {
   LocalWorld::run(3, expect_different_stages_are_noticed);
 }
 
-TEST(StageRunner, AnErrorWhileOthersAreInACollectiveDoesNotHang) { LocalWorld::run(3, expect_no_hang_out_of_step); }
+TEST(StageRunner, AnErrorWhileOthersAreInACollectiveDoesNotHang) {
+  LocalWorld::run(3, expect_no_hang_out_of_step);
+}
 
 TEST(StageRunner, WorksAlone) {
   LocalWorld::run(1, [](Communicator& world) {

@@ -19,7 +19,8 @@ plan::RankEnv this_rank() {
 }
 
 TEST(SessionOverMpi, RolesOnTheSameRanksShareAGroup) {
-  Session session(this_rank(), {.actor = {0, 1, 2}, .reference = {1, 2}, .rollout = {0, 1, 2}}, comm::Device::cpu);
+  Session session(this_rank(), {.actor = {0, 1, 2}, .reference = {1, 2}, .rollout = {0, 1, 2}},
+                  comm::Device::cpu);
   EXPECT_EQ(session.num_ranks(), 3);
   EXPECT_EQ(session.hosts().size(), 3u);
   EXPECT_EQ(&session.group(Role::actor), &session.group(Role::rollout));

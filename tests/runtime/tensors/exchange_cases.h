@@ -25,7 +25,8 @@ inline Record record(int64_t id, std::mt19937_64& random) {
 inline std::vector<Record> records(int64_t count, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<Record> all;
-  for (int64_t i = 0; i < count; ++i) all.push_back(record(i * 7 - 20, random));  // ids with gaps, some negative
+  for (int64_t i = 0; i < count; ++i)
+    all.push_back(record(i * 7 - 20, random));  // ids with gaps, some negative
   return all;
 }
 
@@ -40,7 +41,8 @@ inline std::vector<Record> share(const std::vector<Record>& all, int rank, int n
 }
 
 // What each destination must receive, from assign() alone.
-inline std::vector<Record> expected(const std::vector<Record>& all, int rank, const std::vector<int>& destinations) {
+inline std::vector<Record> expected(const std::vector<Record>& all, int rank,
+                                    const std::vector<int>& destinations) {
   std::vector<std::pair<int64_t, int64_t>> id_and_cost;
   for (const Record& r : all) id_and_cost.emplace_back(r.id, r.cost);
   const auto assigned = assign(id_and_cost, static_cast<int>(destinations.size()));
