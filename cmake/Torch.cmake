@@ -37,9 +37,11 @@ message(STATUS "LibTorch: ${TRIREME_TORCH}")
 add_library(trireme_torch INTERFACE)
 target_compile_options(trireme_torch INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${TRIREME_TORCH}/include>"
-  "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${TRIREME_TORCH}/include/torch/csrc/api/include>")
+  "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${TRIREME_TORCH}/include/torch/csrc/api/include>"
+  "$<$<COMPILE_LANGUAGE:CXX>:-fopenmp>")  # at::parallel_for is a plain loop without it
 target_link_libraries(trireme_torch INTERFACE
-  ${TRIREME_TORCH}/lib/libtorch_cpu.so ${TRIREME_TORCH}/lib/libc10.so)
+  ${TRIREME_TORCH}/lib/libtorch_cpu.so ${TRIREME_TORCH}/lib/libc10.so
+  ${TRIREME_TORCH}/lib/libgomp.so.1)  # one OpenMP runtime in the process: LibTorch's
 # Libraries that libtorch_cpu needs in turn are found on its own rpath, not by our linker.
 target_link_options(trireme_torch INTERFACE
   -Wl,--unresolved-symbols=ignore-in-shared-libs -Wl,--disable-new-dtags)

@@ -1,7 +1,7 @@
 // `trireme-trainer`: the program that every rank runs, and what else needs tensors or tokenizers.
 //
 //   trireme-trainer run              one rank; its launcher says which (runtime/plan/rank_env.h)
-//   trireme-trainer check CONFIG     reads the data and the tokenizer and lists every mistake
+//   trireme-trainer check CONFIG [key=value ...]   reads the data and the tokenizer and lists every mistake
 //   trireme-trainer docs metrics     the text of docs/metrics.md
 //   trireme-trainer --version
 #include <unistd.h>
@@ -29,6 +29,7 @@
 #include "trainer/config/load.h"
 #include "trainer/data/problem_set.h"
 #include "trainer/data/tokenizer.h"
+#include "trainer/models/cpu_kernels.h"
 #include "trainer/steps/training_loop.h"
 
 namespace trireme {
@@ -139,7 +140,16 @@ ExitStatus run_rank(const plan::RankEnv& env, plan::RankPage& page) {
   ::_exit(static_cast<int>(exit_status_of(code)));
 }
 
+// MKL picks its kernel by the number of rows unless told not to; then a row of a product has the same bits in
+// any batch. Must come before the first product. The user's own setting stands.
+void pin_matrix_products() {
+  const std::string set = models::cpu_kernels().name;
+  if (set == "avx512") ::setenv("MKL_CBWR", "AVX512,STRICT", 0);
+  if (set == "avx2") ::setenv("MKL_CBWR", "AVX2,STRICT", 0);
+}
+
 int run() {
+  pin_matrix_products();
   for (const int signal : {SIGTERM, SIGUSR1}) std::signal(signal, ask_to_stop);
   std::signal(SIGINT, SIG_IGN);  // the launcher decides what Ctrl-C means
   std::signal(SIGPIPE, SIG_IGN);
@@ -156,8 +166,8 @@ int run() {
   }
 }
 
-int check(const std::string& path) {
-  const auto config = config::load(path, {});
+int check(const std::string& path, const std::vector<std::string>& overrides) {
+  const auto config = config::load(path, overrides);
   const auto tokenizer = make_tokenizer(config.model);
   (void)make_shape(config.model, *tokenizer);
   (void)load_problems(config, *tokenizer);
@@ -176,7 +186,8 @@ int main(int argc, char** argv) {
   const auto is = [&](size_t i, const char* word) { return i < arguments.size() && arguments[i] == word; };
   try {
     if (is(0, "run") && arguments.size() == 1) return trireme::run();
-    if (is(0, "check") && arguments.size() == 2) return trireme::check(arguments[1]);
+    if (is(0, "check") && arguments.size() >= 2)
+      return trireme::check(arguments[1], {arguments.begin() + 2, arguments.end()});
     if (is(0, "docs") && is(1, "metrics") && arguments.size() == 2) {
       std::fputs(trireme::observe::metrics_markdown().c_str(), stdout);
       return 0;
@@ -186,7 +197,7 @@ int main(int argc, char** argv) {
       return 0;
     }
     std::fputs("trireme-trainer is what `trireme run` starts on every rank. By hand:\n"
-               "  trireme-trainer run | check CONFIG | docs metrics | --version\n", stderr);
+               "  trireme-trainer run | check CONFIG [key=value ...] | docs metrics | --version\n", stderr);
     return static_cast<int>(trireme::ExitStatus::bad_input);
   } catch (const trireme::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -72,7 +72,7 @@ void check_ranks(const RunConfig& config, int num_ranks) {
   if (!grpo || config.sft.warm_start)
     require_enough("sft.train_batch_size", config.sft.train_batch_size, "examples", actor.size(), training,
                    mistakes);
-  if ((!grpo || config.sft.warm_start) && config.sft.bare_fraction > 0)
+  if ((!grpo || config.sft.warm_start) && config.sft.bare_batch_size > 0)
     require_enough("sft.bare_batch_size", config.sft.bare_batch_size, "examples", actor.size(), training,
                    mistakes);
   mistakes.throw_if_any(

@@ -153,9 +153,9 @@ void Checker::sft() {
           "leave it out");
   require(!sft.warm_start || sft.max_steps > 0, {"sft.max_steps", "sft.warm_start"},
           "sft.warm_start needs sft.max_steps: how long it goes on at most");
-  require(sft.bare_fraction == 0 || c_.data.task == "arithmetic", {"sft.bare_fraction", "data.task"},
-          "sft.bare_fraction = {} needs data.task = \"arithmetic\", where bare expressions come from",
-          sft.bare_fraction);
+  require(sft.bare_batch_size == 0 || c_.data.task == "arithmetic", {"sft.bare_batch_size", "data.task"},
+          "sft.bare_batch_size = {} needs data.task = \"arithmetic\", where bare expressions come from",
+          sft.bare_batch_size);
   if (sft.warm_start || !grpo())
     warm_up(sft.optim, sft.max_steps, "sft.optim.lr_warmup_steps", "sft.max_steps");
 }

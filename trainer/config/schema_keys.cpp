@@ -108,8 +108,12 @@ void add_model(Keys& k) {
   k.push_back({"model.init.rope_theta", AT(model.init.rope_theta), above(0), "",
                "Base of the rotary embedding's wavelengths; raise it for long sequences, lower it for very "
                "short ones."});
-  k.push_back({"model.init.initializer_range", AT(model.init.initializer_range), above_to(0, 10), "",
-               "Standard deviation of the new weights."});
+  k.push_back({"model.init.initializer_range", AT(model.init.initializer_range), between(0.0, 10.0), "",
+               "Standard deviation of the new weights; 0: each matrix by its inputs, fan_in^-0.5, which lets a small "
+               "model learn fast."});
+  k.push_back({"model.init.embedding_std", AT(model.init.embedding_std), between(0.0, 10.0), "",
+               "Standard deviation of the new embedding, where it shall differ; 0: model.init.initializer_range, "
+               "or 0.02 where that is 0."});
   k.push_back({"model.init.tie_word_embeddings", AT(model.init.tie_word_embeddings), any(), "",
                "Uses the embedding's matrix as the output head too, which saves parameters."});
 }
@@ -300,11 +304,11 @@ void add_sft(Keys& k) {
                "(algorithm.name = \"sft\" only)."});
   k.push_back({"sft.train_batch_size", AT(sft.train_batch_size), between(1, 1 << 24), "examples",
                "Examples per step, one update each.", "data.train_batch_size"});
-  k.push_back({"sft.bare_fraction", AT(sft.bare_fraction), between(0, 1), "of the steps",
-               "Share of the steps that train on bare expressions (17+25=42) instead of word problems; "
-               "data.task = \"arithmetic\" only."});
-  k.push_back({"sft.bare_batch_size", AT(sft.bare_batch_size), between(1, 1 << 24), "examples",
-               "Bare expressions in such a step."});
+  k.push_back({"sft.bare_batch_size", AT(sft.bare_batch_size), between(0, 1 << 24), "examples",
+               "Bare expressions (17+25) that each step learns beside the word problems; data.task = "
+               "\"arithmetic\" only."});
+  k.push_back({"sft.bare_weight", AT(sft.bare_weight), between(0.0, 1.0), "of the loss",
+               "Share of the loss that bare expressions have, where sft.bare_batch_size is above 0."});
   k.push_back({"sft.stop_at_accuracy", AT(sft.stop_at_accuracy), between(0, 1), "",
                "Stops early once greedy accuracy on training problems reaches this, so that room is left for "
                "reinforcement learning; 0 never stops early."});

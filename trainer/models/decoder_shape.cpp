@@ -134,7 +134,7 @@ nlohmann::ordered_json DecoderShape::to_json(const std::string& torch_dtype) con
   config["max_position_embeddings"] = max_position_embeddings;
   config["rms_norm_eps"] = rms_norm_eps;
   config["rope_theta"] = rope_theta;
-  config["initializer_range"] = initializer_range;
+  config["initializer_range"] = initializer_range > 0 ? initializer_range : 0.02;
   config["tie_word_embeddings"] = tie_word_embeddings;
   config["hidden_act"] = "silu";
   config["attention_dropout"] = 0.0;

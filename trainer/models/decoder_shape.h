@@ -20,7 +20,7 @@ struct DecoderShape {
   int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
   double rope_theta = 10000.0;
-  double initializer_range = 0.02;
+  double initializer_range = 0.02;  // 0: see ParameterSet::initialize
   bool tie_word_embeddings = false;
 
   int64_t num_parameters() const;

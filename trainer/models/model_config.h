@@ -15,7 +15,8 @@ struct RandomModelConfig {
   int64_t num_key_value_heads = 4;
   int64_t max_position_embeddings = 512;
   double rope_theta = 10000.0;
-  double initializer_range = 0.02;
+  double initializer_range = 0.02;  // 0: each matrix by its fan-in, fan_in^-0.5
+  double embedding_std = 0.0;       // 0: initializer_range
   bool tie_word_embeddings = false;
 };
 

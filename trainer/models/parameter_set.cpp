@@ -95,7 +95,7 @@ void ParameterSet::zero_gradients() {
   gradient_.zero_();
 }
 
-void ParameterSet::initialize(uint64_t seed, const DecoderShape& shape) {
+void ParameterSet::initialize(uint64_t seed, const DecoderShape& shape, double embedding_std) {
   const double std = shape.initializer_range;
   using Kind = ParameterSpec::Kind;
   const at::Tensor host = flat_.is_cpu() ? flat_ : at::zeros({num_parameters_}, at::TensorOptions().dtype(at::kFloat));
@@ -106,7 +106,7 @@ void ParameterSet::initialize(uint64_t seed, const DecoderShape& shape) {
     switch (spec.kind) {
       case Kind::norm: view.fill_(1.0); break;
       case Kind::bias: view.zero_(); break;
-      case Kind::embedding: fill_normal(view, key, std > 0 ? std : 0.02); break;
+      case Kind::embedding: fill_normal(view, key, embedding_std > 0 ? embedding_std : (std > 0 ? std : 0.02)); break;
       default: {
         const double matrix_std = std > 0 ? std : 1.0 / std::sqrt(static_cast<double>(spec.shape.back()));
         const bool residual = spec.kind == Kind::residual_output;

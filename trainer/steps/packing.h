@@ -34,6 +34,7 @@ std::vector<MicroBatch> pack_groups(std::span<Group> groups, int64_t max_rows);
 /// A supervised example: the loss is on `response`.
 struct Example {
   std::vector<int32_t> prompt, response;
+  double token_weight = 1.0;  // of each response token in the loss
 };
 /// The same without samples: pairs stand in order of examples and of their response tokens.
 std::vector<MicroBatch> pack_examples(std::span<const Example> examples, int64_t max_rows);

@@ -1,8 +1,7 @@
 #include "trainer/steps/sft_step.h"
 
-#include <cmath>
-
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/from_blob.h>
 
 #include "runtime/base/error.h"
 #include "trainer/data/order.h"
@@ -30,12 +29,18 @@ observe::Metrics SftStep::run(int64_t step, int64_t total_steps) {
 
 // The whole batch, on every rank: tokenizing is cheap, and each then knows how many tokens there are in all.
 std::vector<Example> SftStep::examples_of(int64_t step) const {
-  const bool bare = sft_.bare_fraction > 0 && !context_.problems.bare.empty() &&
-                    std::floor(static_cast<double>(step + 1) * sft_.bare_fraction) >
-                        std::floor(static_cast<double>(step) * sft_.bare_fraction);
-  const auto& problems = bare ? context_.problems.bare : context_.problems.train;
-  const int64_t batch_size = bare ? sft_.bare_batch_size : sft_.train_batch_size;
+  const bool bare = sft_.bare_batch_size > 0 && !context_.problems.bare.empty();
   std::vector<Example> examples;
+  add_examples(examples, context_.problems.train, sft_.train_batch_size, step, bare ? 1.0 - sft_.bare_weight : 1.0);
+  if (bare) add_examples(examples, context_.problems.bare, sft_.bare_batch_size, step, sft_.bare_weight);
+  return examples;
+}
+
+// Their tokens' weights sum to `share`: a mean over tokens.
+void SftStep::add_examples(std::vector<Example>& examples, const std::vector<data::Problem>& problems,
+                           int64_t batch_size, int64_t step, double share) const {
+  const size_t first = examples.size();
+  size_t tokens = 0;
   for (const int64_t index : data::batch_indices(static_cast<int64_t>(problems.size()), batch_size, step,
                                                  context_.seed ^ 0x5f74ULL, data_.shuffle)) {
     const data::Problem& problem = problems[static_cast<size_t>(index)];
@@ -46,31 +51,37 @@ std::vector<Example> SftStep::examples_of(int64_t step) const {
       example.response.resize(static_cast<size_t>(data_.max_response_length));
     else
       example.response.push_back(context_.tokenizer.eos_id());
+    tokens += example.response.size();
   }
-  return examples;
+  for (size_t i = first; i < examples.size(); ++i) examples[i].token_weight = share / static_cast<double>(tokens);
 }
 
 void SftStep::update(const std::vector<Example>& examples, double lr) {
   RoleModels& models = context_.models;
   comm::Communicator& ranks = context_.session.group(Role::actor);
-  int64_t tokens = 0;
   std::vector<Example> mine;
   for (size_t i = 0; i < examples.size(); ++i) {
-    tokens += static_cast<int64_t>(examples[i].response.size());
-    if (static_cast<int>(i % static_cast<size_t>(ranks.size())) == ranks.rank()) mine.push_back(examples[i]);
+    const Example& example = examples[i];
+    if (static_cast<int>(i % static_cast<size_t>(ranks.size())) != ranks.rank()) continue;
+    metrics_.sum("perf/total_num_tokens", static_cast<double>(example.prompt.size() + example.response.size()));
+    mine.push_back(example);
   }
   models.actor_parameters->zero_gradients();
+  size_t example = 0;
   for (const MicroBatch& micro : pack_examples(mine, max_rows_)) {
+    std::vector<float> weights;
+    for (; weights.size() < static_cast<size_t>(micro.num_pairs()); ++example)
+      weights.insert(weights.end(), mine[example].response.size(), static_cast<float>(mine[example].token_weight));
+    const at::Tensor weights_N = at::from_blob(weights.data(), {micro.num_pairs()}, at::kFloat).to(models.actor->device());
     const at::Tensor hidden = models.actor->forward_packed(micro.batch);
-    const at::Tensor log_probs = models.actor->token_log_probs(hidden, micro.rows, micro.tokens, 1.0).log_probs_N;
-    const at::Tensor loss = -log_probs.sum() / static_cast<double>(tokens);
+    const at::Tensor log_probs_N = models.actor->token_log_probs(hidden, micro.rows, micro.tokens, 1.0).log_probs_N;
+    const at::Tensor loss = -(log_probs_N * weights_N).sum();
     loss.backward();
     metrics_.sum("sft/loss", loss.item<double>());
   }
   sharding::sum_gradients(*models.actor_parameters, ranks);
   metrics_.mean("sft/grad_norm", models.optimizer->step(lr));
   models.actor->refresh();
-  metrics_.sum("perf/total_num_tokens", static_cast<double>(tokens) / ranks.size());
 }
 
 }  // namespace trireme::steps

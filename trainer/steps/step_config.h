@@ -22,8 +22,8 @@ struct SftConfig {
   bool warm_start = false;           // run it before the algorithm
   int64_t max_steps = 0;             // 0: total_epochs over the data (algorithm.name = "sft")
   int64_t train_batch_size = 32;     // examples per step
-  double bare_fraction = 0.0;        // data.task = "arithmetic": share of steps on bare expressions
-  int64_t bare_batch_size = 128;     // their examples per step
+  int64_t bare_batch_size = 0;       // data.task = "arithmetic": bare expressions in each step beside the examples
+  double bare_weight = 0.5;          // their share of the loss
   double stop_at_accuracy = 0.0;     // stop when greedy accuracy on training problems reaches it; 0: never
   int64_t stop_check_freq = 10;      // steps between those checks
   int64_t stop_check_from = 100;     // the first of them

@@ -69,7 +69,7 @@ void TrainingLoop::start() {
   for (models::ParameterSet* parameters : {models.actor_parameters.get(), models.reference_parameters.get(), models.rollout_parameters.get()}) {
     if (!parameters) continue;
     if (random)
-      parameters->initialize(context_.seed, models.shape);
+      parameters->initialize(context_.seed, models.shape, config_.model.init.embedding_std);
     else
       weights::load(config_.model.path, models.shape, *parameters);
   }

@@ -74,9 +74,9 @@ TEST(Checks, WantAWarmStartThatEndsAndComesBeforeSomething) {
   EXPECT_THAT(only_mistake({"sft.warm_start=true"}), HasSubstr("sft.warm_start needs sft.max_steps"));
   EXPECT_THAT(only_mistake({"sft.warm_start=true", "sft.max_steps=9", "algorithm.name=sft"}),
               HasSubstr("leave it out"));
-  EXPECT_THAT(only_mistake({"data.task=files", "data.train_files=a", "sft.bare_fraction=0.5"}),
+  EXPECT_THAT(only_mistake({"data.task=files", "data.train_files=a", "sft.bare_batch_size=5"}),
               HasSubstr("needs data.task = \"arithmetic\""));
-  EXPECT_THAT(mistakes_of(kGood, {"sft.warm_start=true", "sft.max_steps=9", "sft.bare_fraction=0.5"}),
+  EXPECT_THAT(mistakes_of(kGood, {"sft.warm_start=true", "sft.max_steps=9", "sft.bare_batch_size=5"}),
               IsEmpty());
 }
 
