@@ -43,7 +43,7 @@ class Guard {
         signals_{SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2},
         page_(plan::RankPage::create_inherited()),
         supervisor_(Connection::to(env_.supervisor)),
-        log_(env_.run_dir, env_.rank) {}
+        log_(env_.run_dir, env_.rank, plan_.attempt) {}
 
   int run() {
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);

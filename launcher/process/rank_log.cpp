@@ -22,9 +22,11 @@ std::string rank_log_path(const std::string& run_dir, int rank) {
   return fmt::format("{}/logs/rank-{}.log", run_dir, rank);
 }
 
-RankLog::RankLog(const std::string& run_dir, int rank)
+RankLog::RankLog(const std::string& run_dir, int rank, int attempt)
     : fd_(::open(rank_log_path(run_dir, rank).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
   if (fd_ < 0) fail(ErrorCode::io, "cannot write {}: {}", rank_log_path(run_dir, rank), std::strerror(errno));
+  std::vector<std::string> heading{fmt::format("--- started again: attempt {} ---", attempt)};
+  if (attempt > 0) write(heading);
 }
 
 RankLog::~RankLog() {

@@ -14,8 +14,8 @@ std::string rank_log_path(const std::string& run_dir, int rank);
 
 class RankLog {
  public:
-  /// Appends to the file. Throws io.
-  RankLog(const std::string& run_dir, int rank);
+  /// Appends to the file, under a heading if `attempt` is not the first (0). Throws io.
+  RankLog(const std::string& run_dir, int rank, int attempt);
   ~RankLog();
   RankLog(const RankLog&) = delete;
   RankLog& operator=(const RankLog&) = delete;

@@ -153,7 +153,7 @@ TEST_F(RunCommand, IsContinuedInItsFolder) {
   const auto again = run(folder_ / "rank.sh", 1);
   EXPECT_EQ(again.out, "1\n");
   EXPECT_NE(again.err.find("continuing"), std::string::npos);
-  EXPECT_EQ(log(0), "0\n1\n");
+  EXPECT_EQ(log(0), "0\n--- started again: attempt 1 ---\n1\n");
 }
 
 TEST_F(RunCommand, RefusesAFolderThatHoldsSomethingElse) {

@@ -81,7 +81,7 @@ TEST(RankLog, KeepsWholeLinesOfBothStreams) {
       std::filesystem::temp_directory_path() / ("trireme_rank_log_test_" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder / "logs");
   {
-    RankLog log(folder, 1);
+    RankLog log(folder, 1, 0);
     EXPECT_TRUE(log.add(0, "half", 4).empty());
     EXPECT_EQ(log.add(1, "error\r\n", 7), std::vector<std::string>{"error"});
     EXPECT_EQ(log.add(0, " line\nrest", 10), std::vector<std::string>{"half line"});
