@@ -74,6 +74,13 @@ data::ProblemSet load_problems(const config::RunConfig& config, const data::Toke
     if (const int64_t dropped = list->empty() ? 0 : data::check_prompt_lengths(*list, tokenizer, config.data))
       log::info("{} prompts are longer than data.max_prompt_length = {} tokens and are left out", dropped,
                 config.data.max_prompt_length);
+  Mistakes mistakes;
+  const auto reward = rewards::make_reward(config.reward);
+  for (const auto* list : {&problems.train, &problems.val})
+    for (const data::Problem& problem : *list)
+      if (const auto mistake = reward->ground_truth_mistake(problem.answer); !mistake.empty() && mistakes.lines().size() < 20)
+        mistakes.add(problem.where, mistake);
+  mistakes.throw_if_any("these answers cannot be compared with a response:");
   return problems;
 }
 

@@ -25,9 +25,7 @@ void add_training(std::vector<MetricInfo>& table) {
                  "the one that the "
                  "actor computes for the same token before its update"},
                 {"training/rollout_probs_diff_max", "probability", "Greatest of those differences"},
-                {"training/rollout_probs_diff_std", "probability", "Standard deviation of those differences"},
-                {"training/rollout_actor_probs_pearson_corr", "correlation",
-                 "Correlation of the two probabilities over response tokens; 1 where they agree"}});
+                {"training/rollout_probs_diff_std", "probability", "Standard deviation of those differences"}});
 }
 
 void add_critic(std::vector<MetricInfo>& table) {
@@ -99,10 +97,8 @@ constexpr StageText kStages[] = {
     {"reward", "scoring them"},
     {"old_log_prob", "the actor's log-probabilities before the update, where they are not those of rollout"},
     {"ref", "the reference policy's log-probabilities"},
-    {"values", "the critic's values"},
     {"exchange", "sending sequences to the ranks that need them next"},
     {"adv", "advantages"},
-    {"update_critic", "the critic's update"},
     {"update_actor", "the actor's update: forward, backward, reduction, optimizer"},
     {"update_weights", "handing the new weights to rollout"},
     {"save_checkpoint", "writing a checkpoint"},

@@ -30,9 +30,8 @@ class Tokenizer {
   /// parse_special = false: text that reads like a special token, "<|im_end|>", stays text.
   std::vector<int32_t> encode(std::string_view text, bool parse_special = true) const;
 
-  /// Always UTF-8: bytes of a cut or malformed character become U+FFFD. skip_special leaves out the
-  /// special tokens. Throws invalid_config for an id below 0 or not below vocab_size(); an unused id in
-  /// between is skipped.
+  /// Always UTF-8: bytes of a cut or malformed character become U+FFFD. skip_special leaves out the special
+  /// tokens. An id without a text, such as those that fill an embedding up to a round number, is skipped.
   std::string decode(std::span<const int32_t> ids, bool skip_special = true) const;
 
   /// The largest id + 1. A model's embedding may have more rows.

@@ -45,6 +45,14 @@ void score_tokens(const models::Decoder& decoder, std::vector<Group>& groups, do
   }
 }
 
+// Prompt and response tokens, a prompt counted with each of its responses.
+int64_t tokens_of(const std::vector<Group>& groups) {
+  int64_t tokens = 0;
+  for (const Group& group : groups)
+    for (const Sample& sample : group.samples) tokens += static_cast<int64_t>(group.prompt.size()) + sample.length();
+  return tokens;
+}
+
 }  // namespace
 
 OnlineStep::OnlineStep(StepContext& context, const data::DataConfig& data, const rollout::RolloutConfig& rollout,
@@ -97,6 +105,8 @@ std::vector<Group> OnlineStep::generate(int64_t step) {
     group.id = id;
     group.problem = batch[static_cast<size_t>(id)];
     group.prompt = context_.tokenizer.encode(problem.prompt);
+    metrics_.spread("prompt_length", static_cast<double>(group.prompt.size()));
+    metrics_.mean("prompt_length/clip_ratio", static_cast<int64_t>(group.prompt.size()) >= data_.max_prompt_length ? 1.0 : 0.0);
     rollout::Request request;
     request.id = id;
     request.prompt = group.prompt;
@@ -116,6 +126,11 @@ std::vector<Group> OnlineStep::generate(int64_t step) {
       sample.rollout_log_probs = std::move(response.log_probs);
       sample.stopped = response.stopped;
     }
+  const double made = static_cast<double>(tokens_of(groups));
+  metrics_.max("global_seqlen/max", made);
+  metrics_.min("global_seqlen/min", made);
+  metrics_.mean("global_seqlen/mean", made);
+  metrics_.mean("training/epoch", std::floor(static_cast<double>(step * data_.train_batch_size) / static_cast<double>(problems.size())));
   const rollout::EngineStats stats = context_.models.engine->take_stats();
   metrics_.sum("rollout/preemptions", static_cast<double>(stats.preemptions));
   metrics_.max("rollout/pages_peak", static_cast<double>(stats.peak_pages));
@@ -126,7 +141,6 @@ std::vector<Group> OnlineStep::generate(int64_t step) {
 void OnlineStep::score(std::vector<Group>& groups) {
   for (Group& group : groups) {
     const data::Problem& problem = context_.problems.train[static_cast<size_t>(group.problem)];
-    metrics_.spread("prompt_length", static_cast<double>(group.prompt.size()));
     for (Sample& sample : group.samples) {
       const rewards::Score score =
           context_.reward.score(problem.data_source, context_.tokenizer.decode(sample.tokens), problem.answer);
@@ -161,6 +175,7 @@ void OnlineStep::advantages(std::vector<Group>& groups) {
         double kl = 0.0;
         for (size_t t = 0; t < old.size(); ++t) kl += static_cast<double>(old[t]) - static_cast<double>(sample.ref_log_probs[t]);
         sample.reward = sample.score - algorithm_.kl_coef * kl;
+        metrics_.mean("actor/reward_kl_penalty_coeff", algorithm_.kl_coef);
         metrics_.mean("actor/reward_kl_penalty", kl / static_cast<double>(std::max<size_t>(1, old.size())));
       }
       metrics_.spread("critic/rewards", sample.reward);
@@ -170,6 +185,7 @@ void OnlineStep::advantages(std::vector<Group>& groups) {
     for (size_t i = 0; i < values.size(); ++i) {
       group.samples[i].advantage = values[i];
       metrics_.spread("critic/advantages", values[i]);
+      metrics_.spread("critic/returns", values[i]);  // as verl has it for critic-free estimators
     }
   }
 }
@@ -177,6 +193,9 @@ void OnlineStep::advantages(std::vector<Group>& groups) {
 void OnlineStep::update_actor(std::vector<Group>& groups, int64_t step, int64_t total_steps) {
   const double lr = optim::learning_rate(actor_.optim, step, total_steps);
   metrics_.mean("actor/lr", lr);
+  if (actor_.loss.use_kl_loss) metrics_.mean("actor/kl_coef", actor_.loss.kl_loss_coef);
+  metrics_.max("global_seqlen/balanced_max", static_cast<double>(tokens_of(groups)));
+  metrics_.min("global_seqlen/balanced_min", static_cast<double>(tokens_of(groups)));
   // Ascending ids: a mini-batch is a range of the batch's prompts, the same for any number of ranks.
   std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.id < b.id; });
   for (int64_t epoch = 0; epoch < actor_.ppo_epochs; ++epoch)
@@ -235,11 +254,16 @@ void OnlineStep::update_mini_batch(std::span<Group> groups, double lr) {
       loss = loss + constants.kl_loss_coef * kl;
       metrics_.sum("actor/kl_loss", kl.item<double>());
     }
-    if (constants.entropy_coeff != 0.0) loss = loss - constants.entropy_coeff * (entropy * weights).sum();
+    if (constants.entropy_coeff != 0.0) {
+      const at::Tensor bonus = (entropy * weights).sum();
+      loss = loss - constants.entropy_coeff * bonus;
+      metrics_.sum("actor/entropy_loss", bonus.item<double>());
+    }
     loss.backward();
     const at::Tensor apart = (old.exp() - sampled.exp()).abs();
     metrics_.mean("training/rollout_probs_diff_mean", apart.mean().item<double>(), static_cast<double>(micro.num_pairs()));
     metrics_.max("training/rollout_probs_diff_max", apart.max().item<double>());
+    metrics_.deviation("training/rollout_probs_diff_std", apart);
   }
   sharding::sum_gradients(*models.actor_parameters, ranks);
   const double norm = models.optimizer->step(lr);

@@ -31,7 +31,8 @@ void save(const std::string& folder, const RunState& state, RoleModels& models, 
           session::Session& session) {
   if (session.rank() != session.roles().actor.front()) return;
   checkpoint::write_folder(folder, [&](const std::string& inside) {
-    weights::save(inside, models.shape, *models.actor_parameters, models.compute_dtype);
+    weights::save(inside, models.shape, *models.actor_parameters, models.compute_dtype,
+                  {tokenizer.stop_ids(), std::nullopt, tokenizer.pad_id()});
     tokenizer.save(inside);
     const auto trainer = fs::path(inside) / "trainer";
     fs::create_directory(trainer);

@@ -38,11 +38,12 @@ void StepMetrics::spread(const std::string& name, double value) {
   max(name + "/max", value);
   min(name + "/min", value);
 }
-void StepMetrics::deviation(const std::string& name, double value) {
+void StepMetrics::deviation(const std::string& name, const at::Tensor& values) {
+  const at::Tensor wide = values.to(at::kDouble);
   Entry& entry = at(name, Kind::deviation);
-  entry.a += value;
-  entry.b += value * value;
-  entry.c += 1.0;
+  entry.a += wide.sum().item<double>();
+  entry.b += wide.pow(2).sum().item<double>();
+  entry.c += static_cast<double>(wide.numel());
 }
 
 void StepMetrics::merge(Entry& into, const Entry& from) {

@@ -4,6 +4,8 @@
 #include <map>
 #include <string>
 
+#include <ATen/core/Tensor.h>
+
 #include "runtime/comm/communicator.h"
 #include "runtime/observe/metrics.h"
 
@@ -18,8 +20,8 @@ class StepMetrics {
   void min(const std::string& name, double value);
   /// NAME/mean, NAME/max and NAME/min.
   void spread(const std::string& name, double value);
-  /// Root of the variance of everything added, NAME as given.
-  void deviation(const std::string& name, double value);
+  /// Root of the variance over all elements of all tensors added.
+  void deviation(const std::string& name, const at::Tensor& values);
 
   /// Collective over: `group`, all members. A name that only some ranks know is kept.
   observe::Metrics reduce(comm::Communicator& group) const;

@@ -197,7 +197,10 @@ observe::Metrics TrainingLoop::run_step(const Phase& phase, int64_t step) {
   for (const auto& [stage, time] : times) {
     metrics["timing_s/" + stage] = time;
     seconds_[stage] += time;
+    const double per = stage == "gen" ? metrics["rollout/generated_tokens"] : tokens;
+    if (per > 0) metrics["timing_per_token_ms/" + stage] = 1000 * time / per;
   }
+  if (metrics.contains("global_seqlen/max")) metrics["global_seqlen/minmax_diff"] = metrics["global_seqlen/max"] - metrics["global_seqlen/min"];
   metrics["perf/time_per_step"] = seconds;
   metrics["perf/throughput"] = tokens / seconds / context_.session.num_ranks();
   metrics["training/global_step"] = static_cast<double>(step + 1);

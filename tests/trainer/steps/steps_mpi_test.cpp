@@ -1,0 +1,103 @@
+// Steps on two and three MPI ranks, held against the same step on one rank.
+#include <gtest/gtest.h>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/linalg_vector_norm.h>
+
+#include "tests/trainer/steps/small_run.h"
+#include "trainer/sharding/data_parallel.h"
+
+namespace trireme::steps {
+namespace {
+
+plan::RankEnv alone() {
+  plan::RankEnv env;
+  env.rank = 0;
+  env.num_ranks = 1;
+  return env;
+}
+
+double relative_difference(const at::Tensor& a, const at::Tensor& b) {
+  return at::linalg_vector_norm(a - b).item<double>() / at::linalg_vector_norm(b).item<double>();
+}
+
+observe::Metrics online(SmallRank& rank, const SmallRun& run, int64_t step) {
+  return OnlineStep(rank.context, run.data, run.rollout, run.algorithm, run.actor).run(step, 10);
+}
+
+TEST(Steps, GradientOfAGrpoStepEqualsThatOfOneRankToRounding) {
+  const SmallRun run;
+  const auto env = plan::RankEnv::from_environment();
+  SmallRank many(run, env, everyone(env.num_ranks)), one(run, alone(), everyone(1));
+  const auto metrics_many = online(many, run, 0), metrics_one = online(one, run, 0);
+  const at::Tensor &gradient = many.models.actor_parameters->flat_gradient(), &expected = one.models.actor_parameters->flat_gradient();
+  ASSERT_GT(at::linalg_vector_norm(expected).item<double>(), 1e-3);
+  EXPECT_LT(relative_difference(gradient, expected), 1e-5);
+  for (const char* name : {"critic/score/mean", "response_length/mean", "actor/pg_loss", "actor/kl_loss", "actor/entropy", "actor/grad_norm", "perf/total_num_tokens"})
+    EXPECT_NEAR(metrics_many.at(name), metrics_one.at(name), 1e-5 * (1 + std::abs(metrics_one.at(name)))) << name;
+  EXPECT_GT(metrics_one.at("actor/kl_loss"), 0.0);
+}
+
+TEST(Steps, ParametersAreTheSameBitsOnAllRanksAfterEachStep) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const SmallRun run;
+    const auto env = plan::RankEnv::from_environment();
+    SmallRank rank(run, env, everyone(env.num_ranks), dtype);
+    const uint64_t before = rank.models.actor_parameters->checksum();
+    for (int64_t step = 0; step < 3; ++step) {
+      online(rank, run, step);
+      EXPECT_NO_THROW(sharding::check_replicas(*rank.models.actor_parameters, rank.session.world()));
+    }
+    EXPECT_NE(rank.models.actor_parameters->checksum(), before);
+  }
+}
+
+TEST(Steps, ReplicasThatDifferAreReported) {
+  const SmallRun run;
+  const auto env = plan::RankEnv::from_environment();
+  SmallRank rank(run, env, everyone(env.num_ranks));
+  if (env.rank == env.num_ranks - 1) rank.models.actor_parameters->flat()[7] += 1e-3;
+  EXPECT_THROW(sharding::check_replicas(*rank.models.actor_parameters, rank.session.world()), Error);
+}
+
+TEST(Steps, GradientOfAnSftStepEqualsThatOfOneRankToRounding) {
+  const SmallRun run;
+  const auto env = plan::RankEnv::from_environment();
+  SmallRank many(run, env, everyone(env.num_ranks)), one(run, alone(), everyone(1));
+  SftStep(many.context, run.data, run.sft, 120).run(0, 10);
+  SftStep(one.context, run.data, run.sft, 4096).run(0, 10);
+  EXPECT_LT(relative_difference(many.models.actor_parameters->flat_gradient(), one.models.actor_parameters->flat_gradient()), 1e-5);
+}
+
+TEST(Steps, RolesOnRanksOfTheirOwnGiveTheColocatedResult) {
+  const SmallRun run;
+  const auto env = plan::RankEnv::from_environment();
+  placement::RoleRanks apart;
+  apart.rollout = {env.num_ranks - 1};
+  for (int rank = 0; rank + 1 < env.num_ranks; ++rank) apart.actor.push_back(rank);
+  apart.reference = {0};
+  SmallRank many(run, env, apart), one(run, alone(), everyone(1));
+  for (int64_t step = 0; step < 2; ++step) {
+    const auto metrics_many = online(many, run, step), metrics_one = online(one, run, step);
+    EXPECT_NEAR(metrics_many.at("actor/pg_loss"), metrics_one.at("actor/pg_loss"), 1e-4);
+    EXPECT_NEAR(metrics_many.at("critic/score/mean"), metrics_one.at("critic/score/mean"), 1e-9);
+  }
+  if (many.models.rollout_parameters)
+    EXPECT_LT(relative_difference(many.models.rollout_parameters->flat(), one.models.actor_parameters->flat()), 1e-4);
+}
+
+TEST(Steps, SeveralMiniBatchesAndEpochsClipAgainstTheOldPolicy) {
+  SmallRun run;
+  run.actor.ppo_mini_batch_size = 3;
+  run.actor.ppo_epochs = 2;
+  run.actor.optim.lr = 2e-2;
+  const auto env = plan::RankEnv::from_environment();
+  SmallRank many(run, env, everyone(env.num_ranks)), one(run, alone(), everyone(1));
+  const auto metrics_many = online(many, run, 0), metrics_one = online(one, run, 0);
+  EXPECT_EQ(many.models.optimizer->updates(), 4);
+  EXPECT_GT(std::abs(metrics_one.at("actor/ppo_kl")), 1e-4);  // the policy moved between updates
+  EXPECT_NEAR(metrics_many.at("actor/ppo_kl"), metrics_one.at("actor/ppo_kl"), 2e-2 * std::abs(metrics_one.at("actor/ppo_kl")));
+}
+
+}  // namespace
+}  // namespace trireme::steps
