@@ -1,6 +1,6 @@
 # cmake --install and cpack: the two programs with LibTorch beside them, in a tree that may be moved anywhere.
 #   bin/   lib/trireme/ (LibTorch and what it loads)   share/trireme/configs/   share/doc/trireme/
-# Open MPI, fmt, spdlog, hwloc and PCRE2 come from the system, as for the build; so does, in a build with
+# Open MPI, fmt, spdlog and PCRE2 come from the system, as for the build; so does, in a build with
 # CUDA, NVIDIA's toolkit.
 set(_bundle lib/trireme)
 
@@ -68,7 +68,7 @@ else()
   file(STRINGS /etc/os-release _distribution REGEX "^ID=")
   if(_distribution STREQUAL "ID=debian")
     string(APPEND CPACK_DEBIAN_PACKAGE_DEPENDS
-      ", libopenmpi3, libfmt9, libspdlog1.10, libhwloc15, libpcre2-8-0, libxxhash0")
+      ", libopenmpi3, libfmt9, libspdlog1.10, libpcre2-8-0, libxxhash0")
   endif()
 endif()
 include(CPack)

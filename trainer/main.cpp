@@ -2,6 +2,7 @@
 //
 //   trireme-trainer run              one rank; its launcher says which (runtime/plan/rank_env.h)
 //   trireme-trainer check CONFIG [key=value ...]   reads the data and the tokenizer and lists every mistake
+//   trireme-trainer score FOLDER     log-probabilities of the texts on standard input, a JSON object a line
 //   trireme-trainer docs metrics     the text of docs/metrics.md
 //   trireme-trainer --version
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <string>
 
 #include <ATen/Context.h>
@@ -30,13 +32,16 @@
 #include "trainer/data/problem_set.h"
 #include "trainer/data/tokenizer.h"
 #include "trainer/models/cpu_kernels.h"
+#include "trainer/score.h"
 #include "trainer/steps/training_loop.h"
 
 namespace trireme {
 namespace {
 
 std::atomic<bool> stop_asked{false};
-void ask_to_stop(int) { stop_asked.store(true); }
+void ask_to_stop(int) {
+  stop_asked.store(true);
+}
 
 std::shared_ptr<const data::Tokenizer> make_tokenizer(const models::ModelConfig& model) {
   if (!model.tokenizer_path.empty()) return data::Tokenizer::from_folder(model.tokenizer_path);
@@ -47,7 +52,8 @@ models::DecoderShape make_shape(const models::ModelConfig& model, const data::To
   if (!model.path.empty()) {
     const auto shape = models::DecoderShape::from_folder(model.path);
     if (tokenizer.vocab_size() > shape.vocab_size)
-      fail(ErrorCode::invalid_config, "the tokenizer has {} ids, the model in {} only {}: set model.tokenizer_path to the model's own",
+      fail(ErrorCode::invalid_config,
+           "the tokenizer has {} ids, the model in {} only {}: set model.tokenizer_path to the model's own",
            tokenizer.vocab_size(), model.path, shape.vocab_size);
     return shape;
   }
@@ -69,7 +75,8 @@ models::DecoderShape make_shape(const models::ModelConfig& model, const data::To
 
 data::ProblemSet load_problems(const config::RunConfig& config, const data::Tokenizer& tokenizer) {
   const bool learns_responses = config.algorithm.name == "sft" || config.sft.warm_start;
-  auto problems = data::load_problems(config.data, learns_responses ? config.sft.response_key : "", config.run.seed);
+  auto problems =
+      data::load_problems(config.data, learns_responses ? config.sft.response_key : "", config.run.seed);
   for (auto* list : {&problems.train, &problems.val})
     if (const int64_t dropped = list->empty() ? 0 : data::check_prompt_lengths(*list, tokenizer, config.data))
       log::info("{} prompts are longer than data.max_prompt_length = {} tokens and are left out", dropped,
@@ -78,7 +85,8 @@ data::ProblemSet load_problems(const config::RunConfig& config, const data::Toke
   const auto reward = rewards::make_reward(config.reward);
   for (const auto* list : {&problems.train, &problems.val})
     for (const data::Problem& problem : *list)
-      if (const auto mistake = reward->ground_truth_mistake(problem.answer); !mistake.empty() && mistakes.lines().size() < 20)
+      if (const auto mistake = reward->ground_truth_mistake(problem.answer);
+          !mistake.empty() && mistakes.lines().size() < 20)
         mistakes.add(problem.where, mistake);
   mistakes.throw_if_any("these answers cannot be compared with a response:");
   return problems;
@@ -96,22 +104,28 @@ placement::RoleRanks make_roles(const config::RunConfig& config, int num_ranks) 
 at::Device choose_device(const std::string& wish, int local_rank) {
   const bool has_gpu = at::globalContext().hasCUDA();
   if (wish == "cuda" && !has_gpu)
-    fail(ErrorCode::invalid_config, "run.device = \"cuda\", but this rank sees no GPU (or this is the cpu build: see trireme --version)");
+    fail(
+        ErrorCode::invalid_config,
+        "run.device = \"cuda\", but this rank sees no GPU (or this is the cpu build: see trireme --version)");
   if (wish == "cpu" || !has_gpu) return at::kCPU;
   const c10::impl::VirtualGuardImpl gpus(c10::kCUDA);
-  const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(local_rank % std::max<int>(1, gpus.deviceCount())));
+  const at::Device device(at::kCUDA,
+                          static_cast<c10::DeviceIndex>(local_rank % std::max<int>(1, gpus.deviceCount())));
   gpus.setDevice(device);
   return device;
 }
 
 ExitStatus run_rank(const plan::RankEnv& env, plan::RankPage& page) {
-  const auto config = config::load((std::filesystem::path(env.run_dir) / "config.toml").string(), {}, config::Paths::ignore);
-  log::start(log::level_from(config.run.log_level), env.num_ranks > 1 ? fmt::format("rank {}", env.rank) : "");
+  const auto config =
+      config::load((std::filesystem::path(env.run_dir) / "config.toml").string(), {}, config::Paths::ignore);
+  log::start(log::level_from(config.run.log_level),
+             env.num_ranks > 1 ? fmt::format("rank {}", env.rank) : "");
   if (config.run.threads_per_rank > 0) at::set_num_threads(static_cast<int>(config.run.threads_per_rank));
   const at::Device device = choose_device(config.run.device, env.local_rank);
   page.set_phase("start", 0);
 
-  session::Session session(env, make_roles(config, env.num_ranks), device.is_cpu() ? comm::Device::cpu : comm::Device::gpu);
+  session::Session session(env, make_roles(config, env.num_ranks),
+                           device.is_cpu() ? comm::Device::cpu : comm::Device::gpu);
   pipeline::StageRunner stages(session.world(), [&](const std::string& stage, bool begins) {
     if (begins) page.set_stage(stage);
   });
@@ -123,14 +137,15 @@ ExitStatus run_rank(const plan::RankEnv& env, plan::RankPage& page) {
     tokenizer = make_tokenizer(config.model);
     problems = load_problems(config, *tokenizer);
     reward = rewards::make_reward(config.reward);
-    models = steps::make_role_models(make_shape(config.model, *tokenizer), config.model.dtype == "fp32" ? at::kFloat : at::kBFloat16,
-                                     device, session, config.rollout, tokenizer->stop_ids(),
+    models = steps::make_role_models(make_shape(config.model, *tokenizer),
+                                     config.model.dtype == "fp32" ? at::kFloat : at::kBFloat16, device,
+                                     session, config.rollout, tokenizer->stop_ids(),
                                      config.data.max_prompt_length + config.data.max_response_length);
   });
   steps::StepContext context{session, stages, models, *tokenizer, *reward, problems, config.run.seed};
   steps::TrainingLoop loop(context,
-                           {env.run_dir, config.model, config.data, config.rollout, config.algorithm, config.actor,
-                            config.sft, config.trainer},
+                           {env.run_dir, config.model, config.data, config.rollout, config.algorithm,
+                            config.actor, config.sft, config.trainer},
                            page, stop_asked);
   return loop.run();
 }
@@ -182,7 +197,8 @@ int check(const std::string& path, const std::vector<std::string>& overrides) {
 }
 
 void print_versions() {
-  std::printf("trireme-trainer %s\ntorch: %s\n%s\n", TRIREME_VERSION, TRIREME_TORCH_VERSION, session::versions().c_str());
+  std::printf("trireme-trainer %s\ntorch: %s\n%s\n", TRIREME_VERSION, TRIREME_TORCH_VERSION,
+              session::versions().c_str());
 }
 
 }  // namespace
@@ -195,6 +211,11 @@ int main(int argc, char** argv) {
     if (is(0, "run") && arguments.size() == 1) return trireme::run();
     if (is(0, "check") && arguments.size() >= 2)
       return trireme::check(arguments[1], {arguments.begin() + 2, arguments.end()});
+    if (is(0, "score") && arguments.size() == 2) {
+      trireme::pin_matrix_products();
+      trireme::score_texts(arguments[1], std::cin, std::cout);
+      return 0;
+    }
     if (is(0, "docs") && is(1, "metrics") && arguments.size() == 2) {
       std::fputs(trireme::observe::metrics_markdown().c_str(), stdout);
       return 0;
@@ -203,8 +224,10 @@ int main(int argc, char** argv) {
       trireme::print_versions();
       return 0;
     }
-    std::fputs("trireme-trainer is what `trireme run` starts on every rank. By hand:\n"
-               "  trireme-trainer run | check CONFIG [key=value ...] | docs metrics | --version\n", stderr);
+    std::fputs(
+        "trireme-trainer is what `trireme run` starts on every rank. By hand:\n"
+        "  trireme-trainer run | check CONFIG [key=value ...] | score FOLDER | docs metrics | --version\n",
+        stderr);
     return static_cast<int>(trireme::ExitStatus::bad_input);
   } catch (const trireme::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());

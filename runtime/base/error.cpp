@@ -50,9 +50,12 @@ ErrorCode error_code_from(const std::string& name) {
 
 ExitStatus exit_status_of(ErrorCode code) {
   switch (code) {
-    case ErrorCode::invalid_config: return ExitStatus::bad_input;
-    case ErrorCode::timeout: return ExitStatus::timed_out;
-    default: return ExitStatus::failed;
+    case ErrorCode::invalid_config:
+      return ExitStatus::bad_input;
+    case ErrorCode::timeout:
+      return ExitStatus::timed_out;
+    default:
+      return ExitStatus::failed;
   }
 }
 

@@ -32,12 +32,12 @@ ErrorCode error_code_from(const std::string& name);
 /// Documented in docs/exit-codes.md.
 enum class ExitStatus : int {
   ok = 0,
-  failed = 1,          // an error in a rank
-  bad_input = 2,       // configuration, arguments or data; nothing was started
-  rank_killed = 3,     // a rank was ended by a signal (not by the launcher)
-  timed_out = 4,       // a stall or a lost rank
-  checkpointed = 75,   // asked to stop, wrote a checkpoint: start again to go on (EX_TEMPFAIL)
-  interrupted = 130,   // Ctrl-C
+  failed = 1,         // an error in a rank
+  bad_input = 2,      // configuration, arguments or data; nothing was started
+  rank_killed = 3,    // a rank was ended by a signal (not by the launcher)
+  timed_out = 4,      // a stall or a lost rank
+  checkpointed = 75,  // asked to stop, wrote a checkpoint: start again to go on (EX_TEMPFAIL)
+  interrupted = 130,  // Ctrl-C
 };
 ExitStatus exit_status_of(ErrorCode code);
 
@@ -87,9 +87,9 @@ std::string nearest(const std::string& word, const std::vector<std::string>& can
 }  // namespace trireme
 
 /// A contract between parts of this program: a violation is our mistake, not the user's.
-#define TRIREME_CHECK(condition, ...)                                                        \
-  do {                                                                                       \
-    if (!(condition)) [[unlikely]]                                                           \
-      throw ::trireme::Error(::trireme::ErrorCode::internal, ::fmt::format(__VA_ARGS__),     \
-                             ::fmt::format("{}:{}", __FILE__, __LINE__));                    \
+#define TRIREME_CHECK(condition, ...)                                                    \
+  do {                                                                                   \
+    if (!(condition)) [[unlikely]]                                                       \
+      throw ::trireme::Error(::trireme::ErrorCode::internal, ::fmt::format(__VA_ARGS__), \
+                             ::fmt::format("{}:{}", __FILE__, __LINE__));                \
   } while (false)

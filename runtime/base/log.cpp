@@ -10,10 +10,14 @@ namespace {
 
 spdlog::level::level_enum to_spdlog(Level level) {
   switch (level) {
-    case Level::debug: return spdlog::level::debug;
-    case Level::info: return spdlog::level::info;
-    case Level::warn: return spdlog::level::warn;
-    default: return spdlog::level::err;
+    case Level::debug:
+      return spdlog::level::debug;
+    case Level::info:
+      return spdlog::level::info;
+    case Level::warn:
+      return spdlog::level::warn;
+    default:
+      return spdlog::level::err;
   }
 }
 
@@ -43,6 +47,8 @@ void start(Level level, const std::string& prefix) {
   logger()->flush_on(spdlog::level::info);
 }
 
-void write(Level level, std::string_view message) { logger()->log(to_spdlog(level), message); }
+void write(Level level, std::string_view message) {
+  logger()->log(to_spdlog(level), message);
+}
 
 }  // namespace trireme::log

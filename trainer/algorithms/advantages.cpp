@@ -16,7 +16,8 @@ std::vector<double> grpo_advantages(std::span<const double> rewards, bool norm_b
   }
   std::vector<double> advantages;
   advantages.reserve(rewards.size());
-  for (const double reward : rewards) advantages.push_back(norm_by_std ? (reward - mean) / (std + 1e-6) : reward - mean);
+  for (const double reward : rewards)
+    advantages.push_back(norm_by_std ? (reward - mean) / (std + 1e-6) : reward - mean);
   return advantages;
 }
 

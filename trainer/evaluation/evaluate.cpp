@@ -44,7 +44,8 @@ Evaluation evaluate(comm::Communicator& world, const std::vector<int>& engine_ra
   if (engine && place != engine_ranks.end()) {
     std::vector<rollout::Request> requests;
     std::vector<const data::Problem*> asked;
-    for (auto i = static_cast<size_t>(place - engine_ranks.begin()); i < problems.size(); i += engine_ranks.size()) {
+    for (auto i = static_cast<size_t>(place - engine_ranks.begin()); i < problems.size();
+         i += engine_ranks.size()) {
       rollout::Request request;
       request.id = static_cast<int64_t>(i);
       request.prompt = tokenizer.encode(problems[i].prompt);
@@ -55,8 +56,8 @@ Evaluation evaluate(comm::Communicator& world, const std::vector<int>& engine_ra
     }
     const auto completions = engine->generate(std::move(requests));
     for (size_t i = 0; i < asked.size(); ++i) {
-      const rewards::Score score =
-          reward.score(asked[i]->data_source, tokenizer.decode(completions[i].responses[0].tokens), asked[i]->answer);
+      const rewards::Score score = reward.score(
+          asked[i]->data_source, tokenizer.decode(completions[i].responses[0].tokens), asked[i]->answer);
       Accuracy& accuracy = mine[asked[i]->data_source];
       ++accuracy.problems;
       accuracy.correct += score.correct ? 1 : 0;

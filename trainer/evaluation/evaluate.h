@@ -18,7 +18,9 @@ struct Accuracy {
   int64_t problems = 0, correct = 0;
   double score = 0.0;  // summed rewards
 
-  double fraction() const { return problems > 0 ? static_cast<double>(correct) / static_cast<double>(problems) : 0.0; }
+  double fraction() const {
+    return problems > 0 ? static_cast<double>(correct) / static_cast<double>(problems) : 0.0;
+  }
 };
 
 struct Evaluation {

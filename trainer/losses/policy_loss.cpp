@@ -16,16 +16,19 @@ double token_weight(const std::string& mode, int64_t length, const BatchTotals& 
   if (mode == "token-mean") return 1.0 / static_cast<double>(totals.tokens);
   if (mode == "seq-mean-token-sum") return 1.0 / sequences;
   if (mode == "seq-mean-token-mean") return 1.0 / (sequences * static_cast<double>(length));
-  if (mode == "seq-mean-token-sum-norm") return 1.0 / (sequences * static_cast<double>(totals.max_response_length));
+  if (mode == "seq-mean-token-sum-norm")
+    return 1.0 / (sequences * static_cast<double>(totals.max_response_length));
   fail(ErrorCode::invalid_config, "actor.loss_agg_mode '{}' is unknown", mode);
 }
 
-PolicyLoss policy_loss(const at::Tensor& log_probs, const at::Tensor& old_log_probs, const at::Tensor& advantages,
-                       const at::Tensor& weights, const at::Tensor& metric_weights, const PolicyLossConfig& config) {
+PolicyLoss policy_loss(const at::Tensor& log_probs, const at::Tensor& old_log_probs,
+                       const at::Tensor& advantages, const at::Tensor& weights,
+                       const at::Tensor& metric_weights, const PolicyLossConfig& config) {
   const at::Tensor log_ratio = at::clamp(log_probs - old_log_probs, -20.0, 20.0);
   const at::Tensor ratio = at::exp(log_ratio);
   const at::Tensor plain = -advantages * ratio;
-  const at::Tensor clipped = -advantages * at::clamp(ratio, 1.0 - config.clip_ratio_low, 1.0 + config.clip_ratio_high);
+  const at::Tensor clipped =
+      -advantages * at::clamp(ratio, 1.0 - config.clip_ratio_low, 1.0 + config.clip_ratio_high);
   const at::Tensor upper = at::maximum(plain, clipped);
   const at::Tensor bound = -advantages * config.clip_ratio_c;
   const at::Tensor negative = advantages < 0;

@@ -29,7 +29,7 @@ struct BatchTotals {
 double token_weight(const std::string& loss_agg_mode, int64_t length, const BatchTotals& totals);
 
 struct PolicyLoss {
-  at::Tensor loss;        // scalar, with graph: sum of weight * token loss
+  at::Tensor loss;           // scalar, with graph: sum of weight * token loss
   double clipped = 0;        // weighted share of tokens where the clip was active
   double clipped_lower = 0;  // ... where the dual clip was
   double kl_to_old = 0;      // weighted mean of old - new log-probability (verl's ppo_kl)
@@ -38,8 +38,9 @@ struct PolicyLoss {
 /// max(-A r, -A clip(r, 1 - low, 1 + high)), and for A < 0 at most -A c; r = exp(new - old), the log-ratio
 /// clamped to +-20. All tensors [N], fp32. `metric_weights` sum to a share of 1 over the mini-batch.
 /// Source: Schulman et al. 2017 (arXiv:1707.06347) eq. 7; dual clip: Ye et al. 2019 (arXiv:1912.09729) eq. 5.
-PolicyLoss policy_loss(const at::Tensor& log_probs_N, const at::Tensor& old_log_probs_N, const at::Tensor& advantages_N,
-                       const at::Tensor& weights_N, const at::Tensor& metric_weights_N, const PolicyLossConfig& config);
+PolicyLoss policy_loss(const at::Tensor& log_probs_N, const at::Tensor& old_log_probs_N,
+                       const at::Tensor& advantages_N, const at::Tensor& weights_N,
+                       const at::Tensor& metric_weights_N, const PolicyLossConfig& config);
 
 /// Per-token estimate of KL(new || reference) from log-probabilities of sampled tokens, [N]:
 ///   kl (k1): new - ref;  abs: |new - ref|;  mse (k2): (new - ref)^2 / 2;

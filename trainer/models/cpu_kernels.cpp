@@ -27,8 +27,9 @@ const CpuKernels& choose() {
     fail(ErrorCode::invalid_config, "TRIREME_CPU_KERNELS={}: must be portable, avx2 or avx512", limit);
 #if defined(__x86_64__)
   const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
+                          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                          __builtin_cpu_supports("avx512vl");
   if (limit == "avx512" && has_avx512) return avx512::kKernels;
   if (limit != "portable" && has_avx2) return avx2::kKernels;
 #endif

@@ -40,9 +40,9 @@ struct AttentionForward {
 };
 
 struct AttentionBackward {
-  AttentionForward forward;  // its inputs and results
-  const void* grad_out;      // [T, heads, head_dim], contiguous
-  float* grad_q;             // [T, heads, head_dim], zero at entry
+  AttentionForward forward;        // its inputs and results
+  const void* grad_out;            // [T, heads, head_dim], contiguous
+  float* grad_q;                   // [T, heads, head_dim], zero at entry
   float *grad_keys, *grad_values;  // [S, kv_heads, head_dim], zero at entry, summed in segment order
 };
 
@@ -59,18 +59,20 @@ struct CpuKernels {
                    void* out, float* inverse_rms);
   /// grad_x written, grad_weight (fp32) added to, rows in order.
   void (*rms_norm_backward)(Element element, const void* x, const void* weight, const float* inverse_rms,
-                            const void* grad_out, int64_t rows, int64_t dim, void* grad_x, float* grad_weight);
+                            const void* grad_out, int64_t rows, int64_t dim, void* grad_x,
+                            float* grad_weight);
 
   /// out[r] = silu(gate_up[r][:dim]) * gate_up[r][dim:].
   void (*silu_mul)(Element element, const void* gate_up, int64_t rows, int64_t dim, void* out);
-  void (*silu_mul_backward)(Element element, const void* gate_up, const void* grad_out, int64_t rows, int64_t dim,
-                            void* grad_gate_up);
+  void (*silu_mul_backward)(Element element, const void* gate_up, const void* grad_out, int64_t rows,
+                            int64_t dim, void* grad_gate_up);
 
   /// Rotates `heads` heads of each row by its position (pairs (i, i + head_dim/2)); table is [positions,
   /// head_dim]: cos in the first half of a row, sin in the second. sign -1 rotates back.
   /// in and out may be one buffer.
-  void (*rotary)(Element element, const void* in, int64_t in_stride, const int32_t* positions, const float* table,
-                 float sign, int64_t rows, int32_t heads, int32_t head_dim, void* out, int64_t out_stride);
+  void (*rotary)(Element element, const void* in, int64_t in_stride, const int32_t* positions,
+                 const float* table, float sign, int64_t rows, int32_t heads, int32_t head_dim, void* out,
+                 int64_t out_stride);
 
   /// Of each row of logits / temperature (fp32, in place scaled): log sum exp and entropy.
   void (*softmax_stats)(float* logits, float inverse_temperature, int64_t rows, int64_t vocab, float* lse,

@@ -15,7 +15,9 @@ namespace trireme::models {
 namespace {
 
 // About 64 MB of fp32 logits at a time.
-int64_t log_prob_chunk_rows(int64_t vocab_size) { return std::max<int64_t>(64, (16 << 20) / vocab_size); }
+int64_t log_prob_chunk_rows(int64_t vocab_size) {
+  return std::max<int64_t>(64, (16 << 20) / vocab_size);
+}
 
 at::Tensor rope_table(const DecoderShape& shape) {
   const int64_t half = shape.head_dim / 2;
@@ -23,7 +25,8 @@ at::Tensor rope_table(const DecoderShape& shape) {
   float* row = table.mutable_data_ptr<float>();
   for (int64_t position = 0; position < shape.max_position_embeddings; ++position, row += shape.head_dim)
     for (int64_t d = 0; d < half; ++d) {
-      // The frequency and the angle are rounded to fp32 one after the other, as the reference implementations do.
+      // The frequency and the angle are rounded to fp32 one after the other, as the reference implementations
+      // do.
       const float frequency = static_cast<float>(
           1.0 / std::pow(shape.rope_theta, static_cast<double>(2 * d) / static_cast<double>(shape.head_dim)));
       const float angle = static_cast<float>(position) * frequency;
@@ -35,7 +38,8 @@ at::Tensor rope_table(const DecoderShape& shape) {
 
 template <typename T>
 at::Tensor borrow(const std::vector<T>& values, at::ScalarType dtype) {
-  return at::from_blob(const_cast<T*>(values.data()), {static_cast<int64_t>(values.size())}, at::TensorOptions().dtype(dtype));
+  return at::from_blob(const_cast<T*>(values.data()), {static_cast<int64_t>(values.size())},
+                       at::TensorOptions().dtype(dtype));
 }
 
 }  // namespace
@@ -45,7 +49,9 @@ Decoder::Decoder(const DecoderShape& shape, ParameterSet& parameters, at::Scalar
       parameters_(parameters),
       compute_dtype_(compute_dtype),
       dims_{shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim} {
-  compute_flat_ = compute_dtype == at::kFloat ? parameters.flat() : at::empty_like(parameters.flat(), parameters.flat().options().dtype(compute_dtype));
+  compute_flat_ = compute_dtype == at::kFloat
+                      ? parameters.flat()
+                      : at::empty_like(parameters.flat(), parameters.flat().options().dtype(compute_dtype));
   rope_ = rope_table(shape);
   const int64_t hidden = shape.hidden_size, q_width = dims_.heads * dims_.head_dim;
   embedding_ = weight_at("model.embed_tokens.weight", shape.vocab_size, hidden);
@@ -83,16 +89,16 @@ void Decoder::refresh() {
 }
 
 BatchPlan Decoder::plan_of(const ForwardBatch& batch) const {
-  TRIREME_CHECK(batch.num_rows() > 0 && batch.positions.size() == batch.tokens.size(), "a forward of {} rows, {} positions",
-                batch.num_rows(), batch.positions.size());
+  TRIREME_CHECK(batch.num_rows() > 0 && batch.positions.size() == batch.tokens.size(),
+                "a forward of {} rows, {} positions", batch.num_rows(), batch.positions.size());
   BatchPlan plan;
   plan.batch = &batch;
   plan.positions_T = borrow(batch.positions, at::kInt);
   plan.tokens_T = borrow(batch.tokens, at::kInt).to(device(), at::kLong);
   plan.rope = rope_;
   for (const int32_t position : batch.positions)
-    TRIREME_CHECK(position >= 0 && position < shape_.max_position_embeddings, "position {} is beyond the model's {}",
-                  position, shape_.max_position_embeddings);
+    TRIREME_CHECK(position >= 0 && position < shape_.max_position_embeddings,
+                  "position {} is beyond the model's {}", position, shape_.max_position_embeddings);
   return plan;
 }
 
@@ -100,10 +106,13 @@ at::Tensor Decoder::forward(const BatchPlan& plan, KvSlots* kv, bool train) cons
   at::Tensor residual = embedding(embedding_, plan, train);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
-    const at::Tensor qkv = linear(rms_norm(residual, layer.input_norm, shape_.rms_norm_eps), layer.qkv, &layer.qkv_bias);
-    const at::Tensor attended = kv ? attention_paged(qkv, dims_, plan, (*kv)[i]) : attention_packed(qkv, dims_, plan);
+    const at::Tensor qkv =
+        linear(rms_norm(residual, layer.input_norm, shape_.rms_norm_eps), layer.qkv, &layer.qkv_bias);
+    const at::Tensor attended =
+        kv ? attention_paged(qkv, dims_, plan, (*kv)[i]) : attention_packed(qkv, dims_, plan);
     residual = residual + linear(attended, layer.attention_output, nullptr);
-    const at::Tensor gate_up = linear(rms_norm(residual, layer.mlp_norm, shape_.rms_norm_eps), layer.gate_up, nullptr);
+    const at::Tensor gate_up =
+        linear(rms_norm(residual, layer.mlp_norm, shape_.rms_norm_eps), layer.gate_up, nullptr);
     residual = residual + linear(silu_mul(gate_up), layer.down, nullptr);
   }
   return rms_norm(residual, final_norm_, shape_.rms_norm_eps);
@@ -112,7 +121,8 @@ at::Tensor Decoder::forward(const BatchPlan& plan, KvSlots* kv, bool train) cons
 at::Tensor Decoder::forward_paged(const ForwardBatch& batch, KvSlots& kv) const {
   const at::NoGradGuard no_gradients;
   BatchPlan plan = plan_of(batch);
-  TRIREME_CHECK(batch.slots.size() == batch.tokens.size(), "{} rows but {} slots", batch.tokens.size(), batch.slots.size());
+  TRIREME_CHECK(batch.slots.size() == batch.tokens.size(), "{} rows but {} slots", batch.tokens.size(),
+                batch.slots.size());
   if (device() != at::kCPU) plan.slots_T = borrow(batch.slots, at::kInt).to(device(), at::kLong);
   return forward(plan, &kv, false);
 }
@@ -128,8 +138,9 @@ at::Tensor Decoder::logits(const at::Tensor& hidden, std::span<const int32_t> ro
   return at::linear(hidden.index_select(0, index), head_.value).to(at::kFloat);
 }
 
-LogProbs Decoder::token_log_probs(const at::Tensor& hidden, std::span<const int32_t> rows, std::span<const int32_t> tokens,
-                                  double temperature, bool entropy_gradient) const {
+LogProbs Decoder::token_log_probs(const at::Tensor& hidden, std::span<const int32_t> rows,
+                                  std::span<const int32_t> tokens, double temperature,
+                                  bool entropy_gradient) const {
   return models::token_log_probs(hidden, head_, rows, tokens, temperature, entropy_gradient,
                                  log_prob_chunk_rows(shape_.vocab_size));
 }
@@ -144,7 +155,8 @@ KvSlots Decoder::make_kv_slots(int64_t num_slots) const {
 }
 
 int64_t Decoder::kv_bytes_per_slot() const {
-  return 2 * shape_.num_hidden_layers * dims_.kv_heads * dims_.head_dim * (compute_dtype_ == at::kFloat ? 4 : 2);
+  return 2 * shape_.num_hidden_layers * dims_.kv_heads * dims_.head_dim *
+         (compute_dtype_ == at::kFloat ? 4 : 2);
 }
 
 }  // namespace trireme::models

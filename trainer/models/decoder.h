@@ -46,8 +46,9 @@ class Decoder {
   at::Tensor logits(const at::Tensor& hidden_TD, std::span<const int32_t> rows) const;
 
   /// log softmax(logits / temperature) at N (row, token) pairs, and the entropy at each pair's row.
-  LogProbs token_log_probs(const at::Tensor& hidden_TD, std::span<const int32_t> rows, std::span<const int32_t> tokens,
-                           double temperature, bool entropy_gradient = false) const;
+  LogProbs token_log_probs(const at::Tensor& hidden_TD, std::span<const int32_t> rows,
+                           std::span<const int32_t> tokens, double temperature,
+                           bool entropy_gradient = false) const;
 
   /// An empty cache of `num_slots` slots for every layer.
   KvSlots make_kv_slots(int64_t num_slots) const;

@@ -73,9 +73,10 @@ DecoderShape DecoderShape::from_json(const nlohmann::json& config, const std::st
   shape.intermediate_size = fields.positive("intermediate_size");
   shape.num_hidden_layers = fields.positive("num_hidden_layers");
   shape.num_attention_heads = fields.positive("num_attention_heads");
-  shape.num_key_value_heads = fields.positive("num_key_value_heads", std::max<int64_t>(shape.num_attention_heads, 1));
-  shape.head_dim =
-      fields.positive("head_dim", std::max<int64_t>(shape.hidden_size / std::max<int64_t>(shape.num_attention_heads, 1), 1));
+  shape.num_key_value_heads =
+      fields.positive("num_key_value_heads", std::max<int64_t>(shape.num_attention_heads, 1));
+  shape.head_dim = fields.positive(
+      "head_dim", std::max<int64_t>(shape.hidden_size / std::max<int64_t>(shape.num_attention_heads, 1), 1));
   shape.max_position_embeddings = fields.positive("max_position_embeddings", 32768);
   shape.rms_norm_eps = fields.number("rms_norm_eps", 1e-6);
   shape.rope_theta = fields.number("rope_theta", 10000.0);
@@ -84,7 +85,8 @@ DecoderShape DecoderShape::from_json(const nlohmann::json& config, const std::st
   // Newer checkpoints keep theta in rope_parameters.
   if (config.contains("rope_parameters") && config["rope_parameters"].is_object()) {
     const auto& rope = config["rope_parameters"];
-    if (rope.contains("rope_theta") && rope["rope_theta"].is_number()) shape.rope_theta = rope["rope_theta"].get<double>();
+    if (rope.contains("rope_theta") && rope["rope_theta"].is_number())
+      shape.rope_theta = rope["rope_theta"].get<double>();
     if (rope.value("rope_type", "default") != "default")
       mistakes.add("rope_parameters.rope_type", fmt::format("{} is not supported", rope["rope_type"].dump()));
   }

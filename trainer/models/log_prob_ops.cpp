@@ -57,8 +57,9 @@ Softmax softmax_of(const at::Tensor& hidden, const Weight& head, double temperat
     result.scaled = result.scaled.contiguous();
     result.lse = at::empty({hidden.size(0)}, at::kFloat);
     result.entropy = at::empty({hidden.size(0)}, at::kFloat);
-    cpu_kernels().softmax_stats(result.scaled.mutable_data_ptr<float>(), static_cast<float>(1.0 / temperature),
-                                hidden.size(0), result.scaled.size(1), result.lse.mutable_data_ptr<float>(),
+    cpu_kernels().softmax_stats(result.scaled.mutable_data_ptr<float>(),
+                                static_cast<float>(1.0 / temperature), hidden.size(0), result.scaled.size(1),
+                                result.lse.mutable_data_ptr<float>(),
                                 result.entropy.mutable_data_ptr<float>());
   } else {
     result.scaled = result.scaled * static_cast<float>(1.0 / temperature);
@@ -71,9 +72,9 @@ Softmax softmax_of(const at::Tensor& hidden, const Weight& head, double temperat
 
 struct LogProbFunction : Function<LogProbFunction> {
   // -> {log_probs_N, entropy_N}
-  static variable_list forward(AutogradContext* ctx, const at::Tensor& hidden, const Weight* head, const RowIndex& index,
-                               const at::Tensor& tokens_N, double temperature, bool entropy_gradient,
-                               int64_t chunk_rows) {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& hidden, const Weight* head,
+                               const RowIndex& index, const at::Tensor& tokens_N, double temperature,
+                               bool entropy_gradient, int64_t chunk_rows) {
     const at::Device device = hidden.device();
     const at::Tensor rows = int64_tensor(index.distinct, device);
     const at::Tensor place_N = int64_tensor(index.place, device);
@@ -95,7 +96,8 @@ struct LogProbFunction : Function<LogProbFunction> {
       const int64_t first = pair;
       while (pair < sorted_place.size(0) && sorted[pair] < begin + length) ++pair;
       const at::Tensor pairs = order.narrow(0, first, pair - first);
-      const at::Tensor flat = (place_N.index_select(0, pairs) - begin) * softmax.scaled.size(1) + tokens_N.index_select(0, pairs);
+      const at::Tensor flat =
+          (place_N.index_select(0, pairs) - begin) * softmax.scaled.size(1) + tokens_N.index_select(0, pairs);
       chosen_N.index_copy_(0, pairs, softmax.scaled.view({-1}).index_select(0, flat));
     }
     ctx->saved_data["head"] = reinterpret_cast<int64_t>(head);
@@ -111,8 +113,8 @@ struct LogProbFunction : Function<LogProbFunction> {
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
-    const at::Tensor &hidden = saved[0], &rows = saved[1], &place_N = saved[2], &tokens_N = saved[3], &lse = saved[4],
-                     &entropy = saved[5], &order = saved[6];
+    const at::Tensor &hidden = saved[0], &rows = saved[1], &place_N = saved[2], &tokens_N = saved[3],
+                     &lse = saved[4], &entropy = saved[5], &order = saved[6];
     const auto* head = reinterpret_cast<const Weight*>(ctx->saved_data["head"].toInt());
     const double temperature = ctx->saved_data["temperature"].toDouble();
     const bool entropy_gradient = ctx->saved_data["entropy_gradient"].toBool() && grads[1].defined();
@@ -121,7 +123,8 @@ struct LogProbFunction : Function<LogProbFunction> {
     const int64_t num_rows = rows.size(0);
     const at::Tensor weight_of_row = at::zeros({num_rows}, lse.options()).index_add_(0, place_N, grad_N);
     at::Tensor entropy_weight;
-    if (entropy_gradient) entropy_weight = at::zeros({num_rows}, lse.options()).index_add_(0, place_N, grads[1]);
+    if (entropy_gradient)
+      entropy_weight = at::zeros({num_rows}, lse.options()).index_add_(0, place_N, grads[1]);
     const at::Tensor sorted_place = place_N.index_select(0, order).cpu();
     const int64_t* sorted = sorted_place.const_data_ptr<int64_t>();
     at::Tensor grad_hidden = at::zeros_like(hidden);
@@ -145,7 +148,8 @@ struct LogProbFunction : Function<LogProbFunction> {
       const int64_t first = pair;
       while (pair < sorted_place.size(0) && sorted[pair] < begin + length) ++pair;
       const at::Tensor pairs = order.narrow(0, first, pair - first);
-      const at::Tensor flat = (place_N.index_select(0, pairs) - begin) * grad_logits.size(1) + tokens_N.index_select(0, pairs);
+      const at::Tensor flat =
+          (place_N.index_select(0, pairs) - begin) * grad_logits.size(1) + tokens_N.index_select(0, pairs);
       grad_logits.view({-1}).index_add_(0, flat, grad_N.index_select(0, pairs));
       grad_logits.mul_(1.0 / temperature);
       const at::Tensor narrow = grad_logits.to(hidden.scalar_type());
@@ -168,8 +172,8 @@ LogProbs token_log_probs(const at::Tensor& hidden, const Weight& head, std::span
   TRIREME_CHECK(temperature > 0, "temperature {} must be positive", temperature);
   const RowIndex index(rows);
   const std::vector<int64_t> wide(tokens.begin(), tokens.end());
-  const auto results = LogProbFunction::apply(hidden, &head, index, int64_tensor(wide, hidden.device()), temperature,
-                                              entropy_gradient, chunk_rows);
+  const auto results = LogProbFunction::apply(hidden, &head, index, int64_tensor(wide, hidden.device()),
+                                              temperature, entropy_gradient, chunk_rows);
   return {results[0], results[1]};
 }
 

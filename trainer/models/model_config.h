@@ -21,10 +21,10 @@ struct RandomModelConfig {
 };
 
 struct ModelConfig {
-  std::string path;            // a Hugging Face folder; empty: model.init
-  std::string tokenizer_path;  // another folder for the tokenizer; empty: model.path
-  std::string dtype = "bf16";  // compute dtype: bf16 | fp32 (masters are fp32 always)
-  bool random_weights = false; // path gives shape and tokenizer only, weights are drawn from run.seed
+  std::string path;             // a Hugging Face folder; empty: model.init
+  std::string tokenizer_path;   // another folder for the tokenizer; empty: model.path
+  std::string dtype = "bf16";   // compute dtype: bf16 | fp32 (masters are fp32 always)
+  bool random_weights = false;  // path gives shape and tokenizer only, weights are drawn from run.seed
   RandomModelConfig init;
 };
 

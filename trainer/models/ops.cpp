@@ -6,8 +6,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/addmm.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
@@ -25,13 +25,18 @@ using torch::autograd::variable_list;
 
 Element element_of(const at::Tensor& x) {
   if (x.scalar_type() == at::kFloat) return Element::f32;
-  TRIREME_CHECK(x.scalar_type() == at::kBFloat16, "the kernels take fp32 and bf16, not {}", toString(x.scalar_type()));
+  TRIREME_CHECK(x.scalar_type() == at::kBFloat16, "the kernels take fp32 and bf16, not {}",
+                toString(x.scalar_type()));
   return Element::bf16;
 }
 
 // A Weight outlives every graph made from it (the decoder owns it), so a graph keeps its address.
-int64_t address_of(const Weight* weight) { return reinterpret_cast<int64_t>(weight); }
-const Weight* weight_at(const c10::IValue& address) { return reinterpret_cast<const Weight*>(address.toInt()); }
+int64_t address_of(const Weight* weight) {
+  return reinterpret_cast<int64_t>(weight);
+}
+const Weight* weight_at(const c10::IValue& address) {
+  return reinterpret_cast<const Weight*>(address.toInt());
+}
 
 // gradient += a^T b, in fp32.
 void accumulate_matrix(const at::Tensor& gradient, const at::Tensor& a, const at::Tensor& b) {
@@ -42,7 +47,8 @@ void accumulate_matrix(const at::Tensor& gradient, const at::Tensor& a, const at
 }
 
 struct EmbeddingFunction : Function<EmbeddingFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& anchor, const Weight* table, const at::Tensor& tokens) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& anchor, const Weight* table,
+                            const at::Tensor& tokens) {
     (void)anchor;  // an empty tensor that requires gradients: it makes autograd record what follows
     ctx->saved_data["table"] = address_of(table);
     ctx->save_for_backward({tokens});
@@ -56,7 +62,8 @@ struct EmbeddingFunction : Function<EmbeddingFunction> {
 };
 
 struct LinearFunction : Function<LinearFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Weight* weight, const Weight* bias) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Weight* weight,
+                            const Weight* bias) {
     ctx->saved_data["weight"] = address_of(weight);
     ctx->saved_data["bias"] = address_of(bias);
     ctx->save_for_backward({x});
@@ -76,8 +83,9 @@ struct RmsNormFunction : Function<RmsNormFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Weight* weight, double eps) {
     const at::Tensor out = at::empty_like(x);
     const at::Tensor inverse = at::empty({x.size(0)}, at::kFloat);
-    cpu_kernels().rms_norm(element_of(x), x.const_data_ptr(), weight->value.const_data_ptr(), static_cast<float>(eps),
-                           x.size(0), x.size(1), out.mutable_data_ptr(), inverse.mutable_data_ptr<float>());
+    cpu_kernels().rms_norm(element_of(x), x.const_data_ptr(), weight->value.const_data_ptr(),
+                           static_cast<float>(eps), x.size(0), x.size(1), out.mutable_data_ptr(),
+                           inverse.mutable_data_ptr<float>());
     ctx->saved_data["weight"] = address_of(weight);
     ctx->save_for_backward({x, inverse});
     return out;
@@ -88,8 +96,9 @@ struct RmsNormFunction : Function<RmsNormFunction> {
     const at::Tensor &x = saved[0], &inverse = saved[1];
     const at::Tensor grad = grads[0].contiguous(), grad_x = at::empty_like(x);
     cpu_kernels().rms_norm_backward(element_of(x), x.const_data_ptr(), weight->value.const_data_ptr(),
-                                    inverse.const_data_ptr<float>(), grad.const_data_ptr(), x.size(0), x.size(1),
-                                    grad_x.mutable_data_ptr(), weight->gradient.mutable_data_ptr<float>());
+                                    inverse.const_data_ptr<float>(), grad.const_data_ptr(), x.size(0),
+                                    x.size(1), grad_x.mutable_data_ptr(),
+                                    weight->gradient.mutable_data_ptr<float>());
     return {grad_x, at::Tensor(), at::Tensor()};
   }
 };
@@ -98,7 +107,8 @@ struct SiluMulFunction : Function<SiluMulFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& gate_up) {
     const int64_t dim = gate_up.size(1) / 2;
     const at::Tensor out = at::empty({gate_up.size(0), dim}, gate_up.options());
-    cpu_kernels().silu_mul(element_of(gate_up), gate_up.const_data_ptr(), gate_up.size(0), dim, out.mutable_data_ptr());
+    cpu_kernels().silu_mul(element_of(gate_up), gate_up.const_data_ptr(), gate_up.size(0), dim,
+                           out.mutable_data_ptr());
     ctx->save_for_backward({gate_up});
     return out;
   }
@@ -126,20 +136,23 @@ void run_attention(const AttentionForward& task, const std::vector<Segment>& seg
   const int32_t kv_heads = task.shape.kv_heads;
   at::parallel_for(0, static_cast<int64_t>(views.size()) * kv_heads, 4, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      cpu_kernels().attention_forward(task, views[static_cast<size_t>(i / kv_heads)], static_cast<int32_t>(i % kv_heads));
+      cpu_kernels().attention_forward(task, views[static_cast<size_t>(i / kv_heads)],
+                                      static_cast<int32_t>(i % kv_heads));
   });
 }
 
 AttentionShape kernel_shape(const AttentionDims& dims) {
-  return {static_cast<int32_t>(dims.heads), static_cast<int32_t>(dims.kv_heads), static_cast<int32_t>(dims.head_dim)};
+  return {static_cast<int32_t>(dims.heads), static_cast<int32_t>(dims.kv_heads),
+          static_cast<int32_t>(dims.head_dim)};
 }
 
-void rotate(const at::Tensor& from, int64_t from_column, int64_t heads, const AttentionDims& dims, const BatchPlan& plan,
-            float sign, const at::Tensor& to, int64_t to_column) {
+void rotate(const at::Tensor& from, int64_t from_column, int64_t heads, const AttentionDims& dims,
+            const BatchPlan& plan, float sign, const at::Tensor& to, int64_t to_column) {
   const int64_t bytes = from.element_size();
-  cpu_kernels().rotary(element_of(from), static_cast<const char*>(from.const_data_ptr()) + from_column * bytes,
-                       from.stride(0), plan.positions_T.const_data_ptr<int32_t>(), plan.rope.const_data_ptr<float>(),
-                       sign, from.size(0), static_cast<int32_t>(heads), static_cast<int32_t>(dims.head_dim),
+  cpu_kernels().rotary(element_of(from),
+                       static_cast<const char*>(from.const_data_ptr()) + from_column * bytes, from.stride(0),
+                       plan.positions_T.const_data_ptr<int32_t>(), plan.rope.const_data_ptr<float>(), sign,
+                       from.size(0), static_cast<int32_t>(heads), static_cast<int32_t>(dims.head_dim),
                        static_cast<char*>(to.mutable_data_ptr()) + to_column * bytes, to.stride(0));
 }
 
@@ -162,7 +175,8 @@ struct AttentionFunction : Function<AttentionFunction> {
     return task;
   }
 
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan* plan) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& qkv, const AttentionDims& dims,
+                            const BatchPlan* plan) {
     const int64_t rows = qkv.size(0);
     const int64_t rotated_heads = dims.heads + dims.kv_heads;
     // q and k rotated, v as it is, in one buffer: keys and values then share a stride.
@@ -201,7 +215,8 @@ struct AttentionFunction : Function<AttentionFunction> {
     // A key may be seen by several segments: they add to it in their order, one kv head to a thread.
     at::parallel_for(0, dims.kv_heads, 1, [&](int64_t begin, int64_t end) {
       for (int64_t head = begin; head < end; ++head)
-        for (const SegmentView& view : views) cpu_kernels().attention_backward(task, view, static_cast<int32_t>(head));
+        for (const SegmentView& view : views)
+          cpu_kernels().attention_backward(task, view, static_cast<int32_t>(head));
     });
     BatchPlan plan;
     plan.positions_T = saved[3];
@@ -216,7 +231,9 @@ struct AttentionFunction : Function<AttentionFunction> {
   }
 };
 
-bool recording(const at::Tensor& x) { return at::GradMode::is_enabled() && x.requires_grad(); }
+bool recording(const at::Tensor& x) {
+  return at::GradMode::is_enabled() && x.requires_grad();
+}
 
 }  // namespace
 
@@ -253,22 +270,27 @@ at::Tensor attention_packed(const at::Tensor& qkv, const AttentionDims& dims, co
   const int64_t rows = qkv.size(0);
   const auto parts = qkv.split_with_sizes(
       {dims.heads * dims.head_dim, dims.kv_heads * dims.head_dim, dims.kv_heads * dims.head_dim}, 1);
-  const auto q = reference::rotary(parts[0].view({rows, dims.heads, dims.head_dim}), plan.positions_T, plan.rope);
-  const auto k = reference::rotary(parts[1].view({rows, dims.kv_heads, dims.head_dim}), plan.positions_T, plan.rope);
+  const auto q =
+      reference::rotary(parts[0].view({rows, dims.heads, dims.head_dim}), plan.positions_T, plan.rope);
+  const auto k =
+      reference::rotary(parts[1].view({rows, dims.kv_heads, dims.head_dim}), plan.positions_T, plan.rope);
   const auto v = parts[2].view({rows, dims.kv_heads, dims.head_dim});
   return reference::attention(q, k, v, plan.batch->segments).reshape({rows, dims.heads * dims.head_dim});
 }
 
-at::Tensor attention_paged(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan, LayerKv& kv) {
-  const int64_t rows = qkv.size(0), q_width = dims.heads * dims.head_dim, kv_width = dims.kv_heads * dims.head_dim;
+at::Tensor attention_paged(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan,
+                           LayerKv& kv) {
+  const int64_t rows = qkv.size(0), q_width = dims.heads * dims.head_dim,
+                kv_width = dims.kv_heads * dims.head_dim;
   const at::Tensor q = at::empty({rows, q_width}, qkv.options());
   if (!qkv.is_cpu()) {
     const auto parts = qkv.split_with_sizes({q_width, kv_width, kv_width}, 1);
     const auto heads = [&](const at::Tensor& x, int64_t n) { return x.view({rows, n, dims.head_dim}); };
-    kv.keys.index_copy_(0, plan.slots_T, reference::rotary(heads(parts[1], dims.kv_heads), plan.positions_T, plan.rope));
+    kv.keys.index_copy_(0, plan.slots_T,
+                        reference::rotary(heads(parts[1], dims.kv_heads), plan.positions_T, plan.rope));
     kv.values.index_copy_(0, plan.slots_T, heads(parts[2], dims.kv_heads));
-    return reference::attention(reference::rotary(heads(parts[0], dims.heads), plan.positions_T, plan.rope), kv.keys,
-                                kv.values, plan.batch->segments)
+    return reference::attention(reference::rotary(heads(parts[0], dims.heads), plan.positions_T, plan.rope),
+                                kv.keys, kv.values, plan.batch->segments)
         .reshape({rows, q_width});
   }
   rotate(qkv, 0, dims.heads, dims, plan, 1.0f, q, 0);
@@ -279,8 +301,10 @@ at::Tensor attention_paged(const at::Tensor& qkv, const AttentionDims& dims, con
     const int64_t slot = plan.batch->slots[static_cast<size_t>(r)];
     std::memcpy(static_cast<char*>(kv.keys.mutable_data_ptr()) + slot * row_bytes,
                 static_cast<const char*>(k.const_data_ptr()) + r * row_bytes, row_bytes);
-    std::memcpy(static_cast<char*>(kv.values.mutable_data_ptr()) + slot * row_bytes,
-                static_cast<const char*>(column(qkv, q_width + kv_width)) + r * qkv.stride(0) * qkv.element_size(), row_bytes);
+    std::memcpy(
+        static_cast<char*>(kv.values.mutable_data_ptr()) + slot * row_bytes,
+        static_cast<const char*>(column(qkv, q_width + kv_width)) + r * qkv.stride(0) * qkv.element_size(),
+        row_bytes);
   }
   const at::Tensor out = at::empty({rows, q_width}, qkv.options());
   AttentionForward task{};

@@ -49,7 +49,8 @@ at::Tensor silu_mul(const at::Tensor& gate_up);
 /// projection gives it; keys and values are the rows of the batch itself. -> [T, heads * head_dim].
 at::Tensor attention_packed(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan);
 /// The same over a paged cache: writes the rows' keys and values to their slots first. No gradient.
-at::Tensor attention_paged(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan, LayerKv& kv);
+at::Tensor attention_paged(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan,
+                           LayerKv& kv);
 
 struct LogProbs {
   at::Tensor log_probs_N;  // fp32

@@ -46,7 +46,8 @@ int64_t ParameterSpec::numel() const {
 std::vector<ParameterSpec> parameter_specs(const DecoderShape& shape) {
   using Kind = ParameterSpec::Kind;
   const int64_t hidden = shape.hidden_size, mlp = shape.intermediate_size;
-  const int64_t q = shape.num_attention_heads * shape.head_dim, kv = shape.num_key_value_heads * shape.head_dim;
+  const int64_t q = shape.num_attention_heads * shape.head_dim,
+                kv = shape.num_key_value_heads * shape.head_dim;
   std::vector<ParameterSpec> specs;
   specs.push_back({"model.embed_tokens.weight", {shape.vocab_size, hidden}, Kind::embedding});
   for (int64_t layer = 0; layer < shape.num_hidden_layers; ++layer) {
@@ -65,7 +66,8 @@ std::vector<ParameterSpec> parameter_specs(const DecoderShape& shape) {
     specs.push_back({prefix + "mlp.down_proj.weight", {hidden, mlp}, Kind::residual_output});
   }
   specs.push_back({"model.norm.weight", {hidden}, Kind::norm});
-  if (!shape.tie_word_embeddings) specs.push_back({"lm_head.weight", {shape.vocab_size, hidden}, Kind::matrix});
+  if (!shape.tie_word_embeddings)
+    specs.push_back({"lm_head.weight", {shape.vocab_size, hidden}, Kind::matrix});
   return specs;
 }
 
@@ -98,19 +100,28 @@ void ParameterSet::zero_gradients() {
 void ParameterSet::initialize(uint64_t seed, const DecoderShape& shape, double embedding_std) {
   const double std = shape.initializer_range;
   using Kind = ParameterSpec::Kind;
-  const at::Tensor host = flat_.is_cpu() ? flat_ : at::zeros({num_parameters_}, at::TensorOptions().dtype(at::kFloat));
+  const at::Tensor host =
+      flat_.is_cpu() ? flat_ : at::zeros({num_parameters_}, at::TensorOptions().dtype(at::kFloat));
   for (size_t i = 0; i < specs_.size(); ++i) {
     const ParameterSpec& spec = specs_[i];
     const at::Tensor view = host.narrow(0, offsets_[i], spec.numel());
     const uint64_t key = mix(mix(seed) + i);
     switch (spec.kind) {
-      case Kind::norm: view.fill_(1.0); break;
-      case Kind::bias: view.zero_(); break;
-      case Kind::embedding: fill_normal(view, key, embedding_std > 0 ? embedding_std : (std > 0 ? std : 0.02)); break;
+      case Kind::norm:
+        view.fill_(1.0);
+        break;
+      case Kind::bias:
+        view.zero_();
+        break;
+      case Kind::embedding:
+        fill_normal(view, key, embedding_std > 0 ? embedding_std : (std > 0 ? std : 0.02));
+        break;
       default: {
         const double matrix_std = std > 0 ? std : 1.0 / std::sqrt(static_cast<double>(spec.shape.back()));
         const bool residual = spec.kind == Kind::residual_output;
-        fill_normal(view, key, residual ? matrix_std / std::sqrt(2.0 * static_cast<double>(shape.num_hidden_layers)) : matrix_std);
+        fill_normal(view, key,
+                    residual ? matrix_std / std::sqrt(2.0 * static_cast<double>(shape.num_hidden_layers))
+                             : matrix_std);
       }
     }
   }

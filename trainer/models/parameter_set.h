@@ -57,9 +57,9 @@ class ParameterSet {
   void zero_gradients();
 
   /// Random weights from a seed, the same for any number of ranks and threads: matrices normal(0,
-  /// shape.initializer_range), or fan_in^-0.5 where that is 0; embeddings normal(0, embedding_std), where that
-  /// is 0 the range, or 0.02; ones for norms, zeros for biases. The projections that write to the residual
-  /// stream are scaled by (2 layers)^-0.5.
+  /// shape.initializer_range), or fan_in^-0.5 where that is 0; embeddings normal(0, embedding_std), where
+  /// that is 0 the range, or 0.02; ones for norms, zeros for biases. The projections that write to the
+  /// residual stream are scaled by (2 layers)^-0.5.
   void initialize(uint64_t seed, const DecoderShape& shape, double embedding_std = 0.0);
 
   /// XXH3 of the masters' bytes: equal sets have equal sums.

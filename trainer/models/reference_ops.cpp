@@ -26,9 +26,11 @@ at::Tensor silu_mul(const at::Tensor& gate_up) {
 }
 
 at::Tensor rotary(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& rope) {
-  const auto halves = rope.to(x.device()).index_select(0, positions.to(x.device(), at::kLong)).unsqueeze(1).chunk(2, -1);
+  const auto halves =
+      rope.to(x.device()).index_select(0, positions.to(x.device(), at::kLong)).unsqueeze(1).chunk(2, -1);
   const auto parts = x.to(at::kFloat).chunk(2, -1);
-  return at::cat({parts[0] * halves[0] - parts[1] * halves[1], parts[1] * halves[0] + parts[0] * halves[1]}, -1)
+  return at::cat({parts[0] * halves[0] - parts[1] * halves[1], parts[1] * halves[0] + parts[0] * halves[1]},
+                 -1)
       .to(x.scalar_type());
 }
 
@@ -44,14 +46,18 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& keys, const at::Tens
         slots.push_back(span.slot + i);
     const at::Tensor index =
         at::from_blob(slots.data(), {num_keys}, at::TensorOptions().dtype(at::kLong)).clone().to(q.device());
-    const auto rows = q.narrow(0, segment.row, segment.length).to(at::kFloat).view({segment.length, kv_heads, heads / kv_heads, head_dim});
-    const auto k = keys.index_select(0, index).to(at::kFloat), v = values.index_select(0, index).to(at::kFloat);
+    const auto rows = q.narrow(0, segment.row, segment.length)
+                          .to(at::kFloat)
+                          .view({segment.length, kv_heads, heads / kv_heads, head_dim});
+    const auto k = keys.index_select(0, index).to(at::kFloat),
+               v = values.index_select(0, index).to(at::kFloat);
     auto scores = at::einsum("tkgd,skd->tkgs", {rows, k}) / std::sqrt(static_cast<double>(head_dim));
     const auto options = at::TensorOptions().dtype(at::kLong).device(q.device());
     const auto row_position = at::arange(segment.length, options).unsqueeze(1) + segment.position;
     const auto hidden = at::arange(num_keys, options).unsqueeze(0) > row_position;
     scores = scores.masked_fill(hidden.unsqueeze(1).unsqueeze(1), -std::numeric_limits<double>::infinity());
-    results.push_back(at::einsum("tkgs,skd->tkgd", {at::softmax(scores, -1), v}).reshape({segment.length, heads, head_dim}));
+    results.push_back(at::einsum("tkgs,skd->tkgd", {at::softmax(scores, -1), v})
+                          .reshape({segment.length, heads, head_dim}));
   }
   return at::cat(results, 0).to(q.scalar_type());
 }

@@ -37,9 +37,12 @@ double AdamW::step(double lr) {
     int64_t length = 0;
     for (; i < parameters_.size() && parameters_.spec(i).weight_decay() == decays; ++i)
       length += parameters_.spec(i).numel();
-    const auto part = [&](const at::Tensor& flat) { return std::vector<at::Tensor>{flat.narrow(0, begin, length)}; };
-    at::_fused_adamw_(part(parameters_.flat()), part(gradient), part(first_moment_), part(second_moment_), {}, {count},
-                      lr, config_.beta1, config_.beta2, decays ? config_.weight_decay : 0.0, config_.eps,
+    const auto part = [&](const at::Tensor& flat) {
+      return std::vector<at::Tensor>{flat.narrow(0, begin, length)};
+    };
+    at::_fused_adamw_(part(parameters_.flat()), part(gradient), part(first_moment_), part(second_moment_), {},
+                      {count}, lr, config_.beta1, config_.beta2, decays ? config_.weight_decay : 0.0,
+                      config_.eps,
                       /*amsgrad=*/false, /*maximize=*/false);
   }
   return norm;
@@ -49,10 +52,12 @@ double learning_rate(const OptimConfig& config, int64_t step, int64_t total_step
   if (step < config.lr_warmup_steps)
     return config.lr * static_cast<double>(step + 1) / static_cast<double>(config.lr_warmup_steps);
   const int64_t span = std::max<int64_t>(1, total_steps - config.lr_warmup_steps);
-  const double progress = std::min(1.0, static_cast<double>(step - config.lr_warmup_steps) / static_cast<double>(span));
+  const double progress =
+      std::min(1.0, static_cast<double>(step - config.lr_warmup_steps) / static_cast<double>(span));
   if (config.lr_scheduler_type == "constant") return config.lr;
-  const double remaining = config.lr_scheduler_type == "linear" ? 1.0 - progress
-                                                                : 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+  const double remaining = config.lr_scheduler_type == "linear"
+                               ? 1.0 - progress
+                               : 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
   return config.lr * (config.min_lr_ratio + (1.0 - config.min_lr_ratio) * remaining);
 }
 

@@ -12,10 +12,10 @@ struct OptimConfig {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0.01;
-  double grad_clip = 1.0;            // global norm; 0: none
+  double grad_clip = 1.0;  // global norm; 0: none
   int64_t lr_warmup_steps = 0;
   std::string lr_scheduler_type = "constant";  // constant | linear | cosine
-  double min_lr_ratio = 0.0;         // the last step's share of lr
+  double min_lr_ratio = 0.0;                   // the last step's share of lr
 };
 
 }  // namespace trireme::optim

@@ -7,13 +7,20 @@ namespace {
 
 comm::DType dtype_of(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
-    case at::kFloat: return comm::DType::f32;
-    case at::kBFloat16: return comm::DType::bf16;
-    case at::kLong: return comm::DType::i64;
-    case at::kInt: return comm::DType::i32;
-    case at::kByte: return comm::DType::u8;
-    case at::kDouble: return comm::DType::f64;
-    default: fail(ErrorCode::internal, "no communicator moves {}", toString(tensor.scalar_type()));
+    case at::kFloat:
+      return comm::DType::f32;
+    case at::kBFloat16:
+      return comm::DType::bf16;
+    case at::kLong:
+      return comm::DType::i64;
+    case at::kInt:
+      return comm::DType::i32;
+    case at::kByte:
+      return comm::DType::u8;
+    case at::kDouble:
+      return comm::DType::f64;
+    default:
+      fail(ErrorCode::internal, "no communicator moves {}", toString(tensor.scalar_type()));
   }
 }
 
@@ -21,7 +28,8 @@ comm::DType dtype_of(const at::Tensor& tensor) {
 
 comm::BufferView view_of(const at::Tensor& tensor) {
   TRIREME_CHECK(tensor.is_contiguous(), "only contiguous tensors can be moved");
-  return {tensor.data_ptr(), tensor.numel(), dtype_of(tensor), tensor.is_cpu() ? comm::Device::cpu : comm::Device::gpu};
+  return {tensor.data_ptr(), tensor.numel(), dtype_of(tensor),
+          tensor.is_cpu() ? comm::Device::cpu : comm::Device::gpu};
 }
 
 void sum_gradients(models::ParameterSet& parameters, comm::Communicator& group) {
@@ -35,8 +43,8 @@ void broadcast_parameters(models::ParameterSet& parameters, comm::Communicator& 
 void check_replicas(const models::ParameterSet& parameters, comm::Communicator& group) {
   const auto sums = group.all_gather_strings(fmt::format("{:016x}", parameters.checksum()));
   for (size_t rank = 1; rank < sums.size(); ++rank)
-    TRIREME_CHECK(sums[rank] == sums[0], "the weights of '{}' differ between its ranks 0 ({}) and {} ({})", group.name(),
-                  sums[0], rank, sums[rank]);
+    TRIREME_CHECK(sums[rank] == sums[0], "the weights of '{}' differ between its ranks 0 ({}) and {} ({})",
+                  group.name(), sums[0], rank, sums[rank]);
 }
 
 }  // namespace trireme::sharding

@@ -10,7 +10,8 @@ namespace trireme::sharding {
 comm::BufferView view_of(const at::Tensor& tensor);
 
 /// Sums the gradients of all replicas; every rank ends with the same bits.
-/// Collective over: `group`, all members. A loss is normalised over the whole batch, so the sum is the gradient.
+/// Collective over: `group`, all members. A loss is normalised over the whole batch, so the sum is the
+/// gradient.
 void sum_gradients(models::ParameterSet& parameters, comm::Communicator& group);
 
 /// Everyone takes the masters of `root` (a rank of `group`). Collective over: `group`.

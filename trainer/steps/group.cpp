@@ -43,12 +43,14 @@ class Reader {
     return values;
   }
   void end() const {
-    if (at_ != bytes_.size()) fail(ErrorCode::corrupt_data, "a packed group has {} bytes too many", bytes_.size() - at_);
+    if (at_ != bytes_.size())
+      fail(ErrorCode::corrupt_data, "a packed group has {} bytes too many", bytes_.size() - at_);
   }
 
  private:
   const char* take(size_t count) {
-    if (bytes_.size() - at_ < count) fail(ErrorCode::corrupt_data, "a packed group ends after {} bytes", bytes_.size());
+    if (bytes_.size() - at_ < count)
+      fail(ErrorCode::corrupt_data, "a packed group ends after {} bytes", bytes_.size());
     const char* from = bytes_.data() + at_;
     at_ += count;
     return from;

@@ -8,15 +8,15 @@
 namespace trireme::steps {
 
 struct Sample {
-  std::vector<int32_t> tokens;         // the response; ends with the stop token if it stopped
+  std::vector<int32_t> tokens;           // the response; ends with the stop token if it stopped
   std::vector<float> rollout_log_probs;  // as the sampler saw them, one a token
-  std::vector<float> old_log_probs;    // of the weights before this step's updates; empty: not computed
-  std::vector<float> ref_log_probs;    // of the reference; empty: no reference
-  double score = 0.0;                  // the reward function's
-  double reward = 0.0;                 // the score less KL in the reward
+  std::vector<float> old_log_probs;      // of the weights before this step's updates; empty: not computed
+  std::vector<float> ref_log_probs;      // of the reference; empty: no reference
+  double score = 0.0;                    // the reward function's
+  double reward = 0.0;                   // the score less KL in the reward
   double advantage = 0.0;
   bool correct = false;
-  bool stopped = false;                // false: cut off at max_response_length
+  bool stopped = false;  // false: cut off at max_response_length
 
   int64_t length() const { return static_cast<int64_t>(tokens.size()); }
 };

@@ -33,15 +33,17 @@ at::Tensor per_token(const MicroBatch& micro, const at::Device& device, const Va
 
 // Log-probabilities of all samples' tokens under a decoder, without gradients.
 template <typename Store>
-void score_tokens(const models::Decoder& decoder, std::vector<Group>& groups, double temperature, int64_t max_rows,
-                  const Store& store) {
+void score_tokens(const models::Decoder& decoder, std::vector<Group>& groups, double temperature,
+                  int64_t max_rows, const Store& store) {
   const at::NoGradGuard no_gradients;
   for (MicroBatch& micro : pack_groups(groups, max_rows)) {
     const at::Tensor hidden = decoder.forward_packed(micro.batch);
-    const at::Tensor log_probs = decoder.token_log_probs(hidden, micro.rows, micro.tokens, temperature).log_probs_N.cpu();
+    const at::Tensor log_probs =
+        decoder.token_log_probs(hidden, micro.rows, micro.tokens, temperature).log_probs_N.cpu();
     const float* numbers = log_probs.const_data_ptr<float>();
     for (const PackedSample& packed : micro.samples)
-      store(*packed.sample, std::vector<float>(numbers + packed.begin, numbers + packed.begin + packed.sample->length()));
+      store(*packed.sample,
+            std::vector<float>(numbers + packed.begin, numbers + packed.begin + packed.sample->length()));
   }
 }
 
@@ -49,14 +51,16 @@ void score_tokens(const models::Decoder& decoder, std::vector<Group>& groups, do
 int64_t tokens_of(const std::vector<Group>& groups) {
   int64_t tokens = 0;
   for (const Group& group : groups)
-    for (const Sample& sample : group.samples) tokens += static_cast<int64_t>(group.prompt.size()) + sample.length();
+    for (const Sample& sample : group.samples)
+      tokens += static_cast<int64_t>(group.prompt.size()) + sample.length();
   return tokens;
 }
 
 }  // namespace
 
-OnlineStep::OnlineStep(StepContext& context, const data::DataConfig& data, const rollout::RolloutConfig& rollout,
-                       const algorithms::AlgorithmConfig& algorithm, const ActorConfig& actor)
+OnlineStep::OnlineStep(StepContext& context, const data::DataConfig& data,
+                       const rollout::RolloutConfig& rollout, const algorithms::AlgorithmConfig& algorithm,
+                       const ActorConfig& actor)
     : context_(context),
       data_(data),
       rollout_(rollout),
@@ -106,7 +110,8 @@ std::vector<Group> OnlineStep::generate(int64_t step) {
     group.problem = batch[static_cast<size_t>(id)];
     group.prompt = context_.tokenizer.encode(problem.prompt);
     metrics_.spread("prompt_length", static_cast<double>(group.prompt.size()));
-    metrics_.mean("prompt_length/clip_ratio", static_cast<int64_t>(group.prompt.size()) >= data_.max_prompt_length ? 1.0 : 0.0);
+    metrics_.mean("prompt_length/clip_ratio",
+                  static_cast<int64_t>(group.prompt.size()) >= data_.max_prompt_length ? 1.0 : 0.0);
     rollout::Request request;
     request.id = id;
     request.prompt = group.prompt;
@@ -130,7 +135,8 @@ std::vector<Group> OnlineStep::generate(int64_t step) {
   metrics_.max("global_seqlen/max", made);
   metrics_.min("global_seqlen/min", made);
   metrics_.mean("global_seqlen/mean", made);
-  metrics_.mean("training/epoch", std::floor(static_cast<double>(step * data_.train_batch_size) / static_cast<double>(problems.size())));
+  metrics_.mean("training/epoch", std::floor(static_cast<double>(step * data_.train_batch_size) /
+                                             static_cast<double>(problems.size())));
   const rollout::EngineStats stats = context_.models.engine->take_stats();
   metrics_.sum("rollout/preemptions", static_cast<double>(stats.preemptions));
   metrics_.max("rollout/pages_peak", static_cast<double>(stats.peak_pages));
@@ -142,27 +148,30 @@ void OnlineStep::score(std::vector<Group>& groups) {
   for (Group& group : groups) {
     const data::Problem& problem = context_.problems.train[static_cast<size_t>(group.problem)];
     for (Sample& sample : group.samples) {
-      const rewards::Score score =
-          context_.reward.score(problem.data_source, context_.tokenizer.decode(sample.tokens), problem.answer);
+      const rewards::Score score = context_.reward.score(
+          problem.data_source, context_.tokenizer.decode(sample.tokens), problem.answer);
       sample.score = sample.reward = score.value;
       sample.correct = score.correct;
       metrics_.spread("critic/score", score.value);
       metrics_.mean("critic/acc/mean", score.correct ? 1.0 : 0.0);
       metrics_.spread("response_length", static_cast<double>(sample.length()));
       metrics_.mean("response_length/clip_ratio", sample.stopped ? 0.0 : 1.0);
-      metrics_.sum("perf/total_num_tokens", static_cast<double>(group.prompt.size()) + static_cast<double>(sample.length()));
+      metrics_.sum("perf/total_num_tokens",
+                   static_cast<double>(group.prompt.size()) + static_cast<double>(sample.length()));
     }
   }
 }
 
 void OnlineStep::reference_log_probs(std::vector<Group>& groups) {
-  score_tokens(*context_.models.reference, groups, rollout_.sampling.temperature, actor_.ppo_max_token_len_per_rank,
-               [](Sample& sample, std::vector<float> log_probs) { sample.ref_log_probs = std::move(log_probs); });
+  score_tokens(
+      *context_.models.reference, groups, rollout_.sampling.temperature, actor_.ppo_max_token_len_per_rank,
+      [](Sample& sample, std::vector<float> log_probs) { sample.ref_log_probs = std::move(log_probs); });
 }
 
 void OnlineStep::old_log_probs(std::vector<Group>& groups) {
-  score_tokens(*context_.models.actor, groups, rollout_.sampling.temperature, actor_.ppo_max_token_len_per_rank,
-               [](Sample& sample, std::vector<float> log_probs) { sample.old_log_probs = std::move(log_probs); });
+  score_tokens(
+      *context_.models.actor, groups, rollout_.sampling.temperature, actor_.ppo_max_token_len_per_rank,
+      [](Sample& sample, std::vector<float> log_probs) { sample.old_log_probs = std::move(log_probs); });
 }
 
 void OnlineStep::advantages(std::vector<Group>& groups) {
@@ -173,7 +182,8 @@ void OnlineStep::advantages(std::vector<Group>& groups) {
         // verl's "kl" penalty: each token's reward is less by kl_coef times old - reference log-probability.
         const auto& old = sample.old_log_probs.empty() ? sample.rollout_log_probs : sample.old_log_probs;
         double kl = 0.0;
-        for (size_t t = 0; t < old.size(); ++t) kl += static_cast<double>(old[t]) - static_cast<double>(sample.ref_log_probs[t]);
+        for (size_t t = 0; t < old.size(); ++t)
+          kl += static_cast<double>(old[t]) - static_cast<double>(sample.ref_log_probs[t]);
         sample.reward = sample.score - algorithm_.kl_coef * kl;
         metrics_.mean("actor/reward_kl_penalty_coeff", algorithm_.kl_coef);
         metrics_.mean("actor/reward_kl_penalty", kl / static_cast<double>(std::max<size_t>(1, old.size())));
@@ -201,7 +211,8 @@ void OnlineStep::update_actor(std::vector<Group>& groups, int64_t step, int64_t 
   for (int64_t epoch = 0; epoch < actor_.ppo_epochs; ++epoch)
     for (int64_t first = 0; first < data_.train_batch_size; first += mini_batch_size_) {
       const auto below = [&](int64_t id) {
-        return std::partition_point(groups.begin(), groups.end(), [&](const Group& group) { return group.id < id; });
+        return std::partition_point(groups.begin(), groups.end(),
+                                    [&](const Group& group) { return group.id < id; });
       };
       update_mini_batch(std::span<Group>(below(first), below(first + mini_batch_size_)), lr);
     }
@@ -232,16 +243,22 @@ void OnlineStep::update_mini_batch(std::span<Group> groups, double lr) {
   models.actor_parameters->zero_gradients();
   for (MicroBatch& micro : pack_groups(groups, actor_.ppo_max_token_len_per_rank)) {
     const auto tokens = [&](const auto& value) { return per_token(micro, device, value); };
-    const at::Tensor weights = tokens([&](const Sample& s, int64_t) { return losses::token_weight(constants.loss_agg_mode, s.length(), totals); });
-    const at::Tensor share = tokens([&](const Sample&, int64_t) { return 1.0 / static_cast<double>(totals.tokens); });
+    const at::Tensor weights = tokens([&](const Sample& s, int64_t) {
+      return losses::token_weight(constants.loss_agg_mode, s.length(), totals);
+    });
+    const at::Tensor share =
+        tokens([&](const Sample&, int64_t) { return 1.0 / static_cast<double>(totals.tokens); });
     const at::Tensor advantages = tokens([](const Sample& s, int64_t) { return s.advantage; });
 
     const at::Tensor hidden = models.actor->forward_packed(micro.batch);
     const auto [log_probs, entropy] = models.actor->token_log_probs(
         hidden, micro.rows, micro.tokens, rollout_.sampling.temperature, constants.entropy_coeff != 0.0);
-    const at::Tensor sampled = tokens([](const Sample& s, int64_t t) { return s.rollout_log_probs[static_cast<size_t>(t)]; });
-    const at::Tensor old = several_updates() ? tokens([](const Sample& s, int64_t t) { return s.old_log_probs[static_cast<size_t>(t)]; })
-                                             : log_probs.detach();
+    const at::Tensor sampled =
+        tokens([](const Sample& s, int64_t t) { return s.rollout_log_probs[static_cast<size_t>(t)]; });
+    const at::Tensor old =
+        several_updates()
+            ? tokens([](const Sample& s, int64_t t) { return s.old_log_probs[static_cast<size_t>(t)]; })
+            : log_probs.detach();
     auto policy = losses::policy_loss(log_probs, old, advantages, weights, share, constants);
     at::Tensor loss = policy.loss;
     metrics_.sum("actor/pg_loss", policy.loss.item<double>());
@@ -249,8 +266,10 @@ void OnlineStep::update_mini_batch(std::span<Group> groups, double lr) {
     metrics_.sum("actor/pg_clipfrac_lower", policy.clipped_lower);
     metrics_.sum("actor/ppo_kl", policy.kl_to_old);
     if (constants.use_kl_loss) {
-      const at::Tensor reference = tokens([](const Sample& s, int64_t t) { return s.ref_log_probs[static_cast<size_t>(t)]; });
-      const at::Tensor kl = (losses::kl_estimate(log_probs, reference, constants.kl_loss_type) * weights).sum();
+      const at::Tensor reference =
+          tokens([](const Sample& s, int64_t t) { return s.ref_log_probs[static_cast<size_t>(t)]; });
+      const at::Tensor kl =
+          (losses::kl_estimate(log_probs, reference, constants.kl_loss_type) * weights).sum();
       loss = loss + constants.kl_loss_coef * kl;
       metrics_.sum("actor/kl_loss", kl.item<double>());
     }
@@ -261,7 +280,8 @@ void OnlineStep::update_mini_batch(std::span<Group> groups, double lr) {
     }
     loss.backward();
     const at::Tensor apart = (old.exp() - sampled.exp()).abs();
-    metrics_.mean("training/rollout_probs_diff_mean", apart.mean().item<double>(), static_cast<double>(micro.num_pairs()));
+    metrics_.mean("training/rollout_probs_diff_mean", apart.mean().item<double>(),
+                  static_cast<double>(micro.num_pairs()));
     metrics_.max("training/rollout_probs_diff_max", apart.max().item<double>());
     metrics_.deviation("training/rollout_probs_diff_std", apart);
   }

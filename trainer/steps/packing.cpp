@@ -35,7 +35,8 @@ class Packer {
  public:
   explicit Packer(int64_t max_rows) : max_rows_(max_rows) {}
 
-  void add(std::span<const int32_t> prompt, std::span<const int32_t> response, bool same_prompt, Sample* sample) {
+  void add(std::span<const int32_t> prompt, std::span<const int32_t> response, bool same_prompt,
+           Sample* sample) {
     if (response.empty()) return;
     const auto response_rows = static_cast<int64_t>(response.size()) - 1;
     const auto prompt_rows = static_cast<int64_t>(prompt.size());

@@ -27,9 +27,10 @@ void broadcast_actor(const RoleModels& models, session::Session& session, models
 
 }  // namespace
 
-RoleModels make_role_models(const models::DecoderShape& shape, at::ScalarType compute_dtype, at::Device device,
-                            const session::Session& session, const rollout::RolloutConfig& rollout,
-                            const std::vector<int32_t>& stop_ids, int64_t max_model_len) {
+RoleModels make_role_models(const models::DecoderShape& shape, at::ScalarType compute_dtype,
+                            at::Device device, const session::Session& session,
+                            const rollout::RolloutConfig& rollout, const std::vector<int32_t>& stop_ids,
+                            int64_t max_model_len) {
   using placement::Role;
   const auto specs = models::parameter_specs(shape);
   RoleModels result;
@@ -48,7 +49,8 @@ RoleModels make_role_models(const models::DecoderShape& shape, at::ScalarType co
     const models::Decoder* decoder = result.actor.get();
     if (!decoder) {
       result.rollout_parameters = std::make_unique<models::ParameterSet>(specs, device);
-      result.rollout_decoder = std::make_unique<models::Decoder>(shape, *result.rollout_parameters, compute_dtype);
+      result.rollout_decoder =
+          std::make_unique<models::Decoder>(shape, *result.rollout_parameters, compute_dtype);
       decoder = result.rollout_decoder.get();
     }
     result.engine = std::make_unique<rollout::Engine>(*decoder, rollout, stop_ids, max_model_len);

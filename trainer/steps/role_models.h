@@ -35,9 +35,10 @@ struct RoleModels {
 };
 
 /// Allocates the models of this rank's roles; weights are zeros until load or initialize.
-RoleModels make_role_models(const models::DecoderShape& shape, at::ScalarType compute_dtype, at::Device device,
-                            const session::Session& session, const rollout::RolloutConfig& rollout,
-                            const std::vector<int32_t>& stop_ids, int64_t max_model_len);
+RoleModels make_role_models(const models::DecoderShape& shape, at::ScalarType compute_dtype,
+                            at::Device device, const session::Session& session,
+                            const rollout::RolloutConfig& rollout, const std::vector<int32_t>& stop_ids,
+                            int64_t max_model_len);
 
 /// After the actor's parameters changed: its compute copy, and every rollout rank's weights.
 /// Collective over: world.

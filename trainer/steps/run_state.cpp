@@ -27,8 +27,8 @@ void copy_into(at::Tensor& target, const std::map<std::string, at::Tensor>& tens
 
 }  // namespace
 
-void save(const std::string& folder, const RunState& state, RoleModels& models, const data::Tokenizer& tokenizer,
-          session::Session& session) {
+void save(const std::string& folder, const RunState& state, RoleModels& models,
+          const data::Tokenizer& tokenizer, session::Session& session) {
   if (session.rank() != session.roles().actor.front()) return;
   checkpoint::write_folder(folder, [&](const std::string& inside) {
     weights::save(inside, models.shape, *models.actor_parameters, models.compute_dtype,
@@ -38,8 +38,9 @@ void save(const std::string& folder, const RunState& state, RoleModels& models, 
     fs::create_directory(trainer);
     if (models.compute_dtype != at::kFloat)  // in fp32 model.safetensors is the masters
       weights::write_tensors(trainer / "masters.safetensors", {{"masters", models.actor_parameters->flat()}});
-    weights::write_tensors(trainer / "optimizer.safetensors", {{"first_moment", models.optimizer->first_moment()},
-                                                               {"second_moment", models.optimizer->second_moment()}});
+    weights::write_tensors(trainer / "optimizer.safetensors",
+                           {{"first_moment", models.optimizer->first_moment()},
+                            {"second_moment", models.optimizer->second_moment()}});
     nlohmann::ordered_json json;
     json["format"] = 1;
     json["phase"] = state.phase;
@@ -79,8 +80,9 @@ RunState resume(const std::string& folder, uint64_t seed, RoleModels& models, se
     fail(ErrorCode::corrupt_data, "{}: {}", path, error.what());
   }
   if (state.seed != seed)
-    fail(ErrorCode::invalid_config, "{} was written with run.seed = {}, this run has {}: give the same seed, or another folder",
-         folder, state.seed, seed);
+    fail(ErrorCode::invalid_config,
+         "{} was written with run.seed = {}, this run has {}: give the same seed, or another folder", folder,
+         state.seed, seed);
   if (models.actor) {
     checkpoint::verify_folder(folder);
     load_masters(folder, models, *models.actor_parameters);

@@ -17,16 +17,17 @@
 namespace trireme::steps {
 
 struct RunState {
-  std::string phase;         // "sft" | "grpo"
-  int64_t step = 0;          // steps of this phase that are done
+  std::string phase;  // "sft" | "grpo"
+  int64_t step = 0;   // steps of this phase that are done
   uint64_t seed = 0;
   std::map<std::string, double> results;  // eval_before, eval_after_sft, seconds so far, ...
-  std::string reference;     // a checkpoint's folder name ("sft") that holds the reference's weights; empty: model.path
+  std::string
+      reference;  // a checkpoint's folder name ("sft") that holds the reference's weights; empty: model.path
 };
 
 /// The first actor rank writes `folder`; the others wait. Collective over: world.
-void save(const std::string& folder, const RunState& state, RoleModels& models, const data::Tokenizer& tokenizer,
-          session::Session& session);
+void save(const std::string& folder, const RunState& state, RoleModels& models,
+          const data::Tokenizer& tokenizer, session::Session& session);
 
 /// Verifies and reads `folder` on every actor rank and publishes the weights. Collective over: world.
 /// Throws corrupt_data naming the file, invalid_config if it belongs to another seed or model.

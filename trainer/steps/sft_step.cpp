@@ -31,7 +31,8 @@ observe::Metrics SftStep::run(int64_t step, int64_t total_steps) {
 std::vector<Example> SftStep::examples_of(int64_t step) const {
   const bool bare = sft_.bare_batch_size > 0 && !context_.problems.bare.empty();
   std::vector<Example> examples;
-  add_examples(examples, context_.problems.train, sft_.train_batch_size, step, bare ? 1.0 - sft_.bare_weight : 1.0);
+  add_examples(examples, context_.problems.train, sft_.train_batch_size, step,
+               bare ? 1.0 - sft_.bare_weight : 1.0);
   if (bare) add_examples(examples, context_.problems.bare, sft_.bare_batch_size, step, sft_.bare_weight);
   return examples;
 }
@@ -53,7 +54,8 @@ void SftStep::add_examples(std::vector<Example>& examples, const std::vector<dat
       example.response.push_back(context_.tokenizer.eos_id());
     tokens += example.response.size();
   }
-  for (size_t i = first; i < examples.size(); ++i) examples[i].token_weight = share / static_cast<double>(tokens);
+  for (size_t i = first; i < examples.size(); ++i)
+    examples[i].token_weight = share / static_cast<double>(tokens);
 }
 
 void SftStep::update(const std::vector<Example>& examples, double lr) {
@@ -63,7 +65,8 @@ void SftStep::update(const std::vector<Example>& examples, double lr) {
   for (size_t i = 0; i < examples.size(); ++i) {
     const Example& example = examples[i];
     if (static_cast<int>(i % static_cast<size_t>(ranks.size())) != ranks.rank()) continue;
-    metrics_.sum("perf/total_num_tokens", static_cast<double>(example.prompt.size() + example.response.size()));
+    metrics_.sum("perf/total_num_tokens",
+                 static_cast<double>(example.prompt.size() + example.response.size()));
     mine.push_back(example);
   }
   models.actor_parameters->zero_gradients();
@@ -71,10 +74,13 @@ void SftStep::update(const std::vector<Example>& examples, double lr) {
   for (const MicroBatch& micro : pack_examples(mine, max_rows_)) {
     std::vector<float> weights;
     for (; weights.size() < static_cast<size_t>(micro.num_pairs()); ++example)
-      weights.insert(weights.end(), mine[example].response.size(), static_cast<float>(mine[example].token_weight));
-    const at::Tensor weights_N = at::from_blob(weights.data(), {micro.num_pairs()}, at::kFloat).to(models.actor->device());
+      weights.insert(weights.end(), mine[example].response.size(),
+                     static_cast<float>(mine[example].token_weight));
+    const at::Tensor weights_N =
+        at::from_blob(weights.data(), {micro.num_pairs()}, at::kFloat).to(models.actor->device());
     const at::Tensor hidden = models.actor->forward_packed(micro.batch);
-    const at::Tensor log_probs_N = models.actor->token_log_probs(hidden, micro.rows, micro.tokens, 1.0).log_probs_N;
+    const at::Tensor log_probs_N =
+        models.actor->token_log_probs(hidden, micro.rows, micro.tokens, 1.0).log_probs_N;
     const at::Tensor loss = -(log_probs_N * weights_N).sum();
     loss.backward();
     metrics_.sum("sft/loss", loss.item<double>());

@@ -21,8 +21,8 @@ class SftStep {
 
  private:
   std::vector<Example> examples_of(int64_t step) const;
-  void add_examples(std::vector<Example>& examples, const std::vector<data::Problem>& problems, int64_t batch_size,
-                    int64_t step, double share) const;
+  void add_examples(std::vector<Example>& examples, const std::vector<data::Problem>& problems,
+                    int64_t batch_size, int64_t step, double share) const;
   void update(const std::vector<Example>& examples, double lr);
 
   StepContext& context_;

@@ -24,7 +24,9 @@ void StepMetrics::mean(const std::string& name, double value, double weight) {
   entry.a += value * weight;
   entry.b += weight;
 }
-void StepMetrics::sum(const std::string& name, double value) { at(name, Kind::sum).a += value; }
+void StepMetrics::sum(const std::string& name, double value) {
+  at(name, Kind::sum).a += value;
+}
 void StepMetrics::max(const std::string& name, double value) {
   Entry& entry = at(name, Kind::max);
   entry.a = std::max(entry.a, value);
@@ -48,8 +50,12 @@ void StepMetrics::deviation(const std::string& name, const at::Tensor& values) {
 
 void StepMetrics::merge(Entry& into, const Entry& from) {
   switch (into.kind) {
-    case Kind::max: into.a = std::max(into.a, from.a); break;
-    case Kind::min: into.a = std::min(into.a, from.a); break;
+    case Kind::max:
+      into.a = std::max(into.a, from.a);
+      break;
+    case Kind::min:
+      into.a = std::min(into.a, from.a);
+      break;
     default:
       into.a += from.a;
       into.b += from.b;
@@ -60,14 +66,16 @@ void StepMetrics::merge(Entry& into, const Entry& from) {
 observe::Metrics StepMetrics::reduce(comm::Communicator& group) const {
   std::string mine;
   for (const auto& [name, entry] : entries_)
-    mine += fmt::format("{} {} {:a} {:a} {:a}\n", name, static_cast<char>(entry.kind), entry.a, entry.b, entry.c);
+    mine +=
+        fmt::format("{} {} {:a} {:a} {:a}\n", name, static_cast<char>(entry.kind), entry.a, entry.b, entry.c);
   StepMetrics all;
   for (const std::string& text : group.all_gather_strings(mine)) {
     std::istringstream lines(text);
     std::string name, kind, a, b, c;
     while (lines >> name >> kind >> a >> b >> c)
       merge(all.at(name, static_cast<Kind>(kind[0])),
-            {static_cast<Kind>(kind[0]), std::strtod(a.c_str(), nullptr), std::strtod(b.c_str(), nullptr), std::strtod(c.c_str(), nullptr)});
+            {static_cast<Kind>(kind[0]), std::strtod(a.c_str(), nullptr), std::strtod(b.c_str(), nullptr),
+             std::strtod(c.c_str(), nullptr)});
   }
   observe::Metrics result;
   for (const auto& [name, entry] : all.entries_) {

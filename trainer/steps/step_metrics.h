@@ -30,7 +30,8 @@ class StepMetrics {
   enum class Kind : char { mean = 'm', sum = '+', max = '>', min = '<', deviation = 'd' };
   struct Entry {
     Kind kind = Kind::mean;
-    double a = 0.0, b = 0.0, c = 0.0;  // mean: sum, weight; deviation: sum, squares, count; else the value in a
+    double a = 0.0, b = 0.0,
+           c = 0.0;  // mean: sum, weight; deviation: sum, squares, count; else the value in a
   };
   Entry& at(const std::string& name, Kind kind);
   static void merge(Entry& into, const Entry& from);

@@ -25,7 +25,9 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 int64_t steps_of_epochs(int64_t epochs, size_t problems, int64_t batch_size) {
   return std::max<int64_t>(1, epochs * static_cast<int64_t>(problems) / batch_size);
@@ -33,7 +35,8 @@ int64_t steps_of_epochs(int64_t epochs, size_t problems, int64_t batch_size) {
 
 }  // namespace
 
-TrainingLoop::TrainingLoop(StepContext& context, LoopConfig config, plan::RankPage& page, const std::atomic<bool>& stop)
+TrainingLoop::TrainingLoop(StepContext& context, LoopConfig config, plan::RankPage& page,
+                           const std::atomic<bool>& stop)
     : context_(context), config_(std::move(config)), page_(page), stop_(stop) {
   state_.seed = context.seed;
 }
@@ -66,7 +69,8 @@ void TrainingLoop::start() {
   make_optimizer(state_.phase == "sft" ? config_.sft.optim : config_.actor.optim);
 
   const bool random = config_.model.path.empty() || config_.model.random_weights;
-  for (models::ParameterSet* parameters : {models.actor_parameters.get(), models.reference_parameters.get(), models.rollout_parameters.get()}) {
+  for (models::ParameterSet* parameters :
+       {models.actor_parameters.get(), models.reference_parameters.get(), models.rollout_parameters.get()}) {
     if (!parameters) continue;
     if (random)
       parameters->initialize(context_.seed, models.shape, config_.model.init.embedding_std);
@@ -87,7 +91,8 @@ void TrainingLoop::start() {
   }
   if (!folder) return;
   state_ = resume(*folder, context_.seed, models, context_.session);
-  if (!state_.reference.empty()) load_reference((fs::path(*folder).parent_path() / state_.reference).string(), models);
+  if (!state_.reference.empty())
+    load_reference((fs::path(*folder).parent_path() / state_.reference).string(), models);
   metric_step_ = static_cast<int64_t>(state_.results["metric_step"]);
   print(fmt::format("resuming from {} ({} step {})", *folder, state_.phase, state_.step));
 }
@@ -104,20 +109,26 @@ bool TrainingLoop::warm_start() {
   // Training problems, so that the held-out ones stay unseen by every decision.
   std::vector<data::Problem> watched;
   const auto& train = context_.problems.train;
-  const int64_t samples = std::min<int64_t>(config_.sft.stop_check_samples, static_cast<int64_t>(train.size()));
-  for (const int64_t index : data::batch_indices(static_cast<int64_t>(train.size()), samples, 0, context_.seed ^ 0x77a7c4ULL, true))
+  const int64_t samples =
+      std::min<int64_t>(config_.sft.stop_check_samples, static_cast<int64_t>(train.size()));
+  for (const int64_t index :
+       data::batch_indices(static_cast<int64_t>(train.size()), samples, 0, context_.seed ^ 0x77a7c4ULL, true))
     watched.push_back(train[static_cast<size_t>(index)]);
   Phase phase;
   phase.name = "sft";
   phase.total_steps = config_.sft.max_steps;
   phase.step = [&](int64_t step, int64_t total) { return sft.run(step, total); };
   phase.finished = [&](int64_t done) {
-    if (config_.sft.stop_at_accuracy <= 0 || done < config_.sft.stop_check_from || done % config_.sft.stop_check_freq != 0) return false;
+    if (config_.sft.stop_at_accuracy <= 0 || done < config_.sft.stop_check_from ||
+        done % config_.sft.stop_check_freq != 0)
+      return false;
     const double accuracy = evaluate("sft/train_accuracy", watched, false);
     evaluation_["sft/train_accuracy"] = accuracy;
     if (accuracy < config_.sft.stop_at_accuracy) return false;
-    print(fmt::format("sft stops at step {}: {:.1f} % of {} training problems are answered right (sft.stop_at_accuracy = {})",
-                      done, 100 * accuracy, watched.size(), config_.sft.stop_at_accuracy));
+    print(
+        fmt::format("sft stops at step {}: {:.1f} % of {} training problems are answered right "
+                    "(sft.stop_at_accuracy = {})",
+                    done, 100 * accuracy, watched.size(), config_.sft.stop_at_accuracy));
     return true;
   };
   if (!run_phase(phase)) return false;
@@ -141,15 +152,21 @@ bool TrainingLoop::main_phase() {
   std::unique_ptr<SftStep> sft;
   std::unique_ptr<OnlineStep> online;
   if (config_.algorithm.name == "sft") {
-    sft = std::make_unique<SftStep>(context_, config_.data, config_.sft, config_.actor.ppo_max_token_len_per_rank);
+    sft = std::make_unique<SftStep>(context_, config_.data, config_.sft,
+                                    config_.actor.ppo_max_token_len_per_rank);
     phase.step = [&](int64_t step, int64_t total) { return sft->run(step, total); };
-    phase.total_steps = config_.sft.max_steps > 0 ? config_.sft.max_steps
-                                                  : steps_of_epochs(trainer.total_epochs, context_.problems.train.size(), config_.sft.train_batch_size);
+    phase.total_steps = config_.sft.max_steps > 0
+                            ? config_.sft.max_steps
+                            : steps_of_epochs(trainer.total_epochs, context_.problems.train.size(),
+                                              config_.sft.train_batch_size);
   } else {
-    online = std::make_unique<OnlineStep>(context_, config_.data, config_.rollout, config_.algorithm, config_.actor);
+    online = std::make_unique<OnlineStep>(context_, config_.data, config_.rollout, config_.algorithm,
+                                          config_.actor);
     phase.step = [&](int64_t step, int64_t total) { return online->run(step, total); };
-    phase.total_steps = trainer.total_training_steps > 0 ? trainer.total_training_steps
-                                                         : steps_of_epochs(trainer.total_epochs, context_.problems.train.size(), config_.data.train_batch_size);
+    phase.total_steps = trainer.total_training_steps > 0
+                            ? trainer.total_training_steps
+                            : steps_of_epochs(trainer.total_epochs, context_.problems.train.size(),
+                                              config_.data.train_batch_size);
   }
   if (!run_phase(phase)) return false;
   record_evaluation("eval_after", "after");
@@ -175,7 +192,8 @@ bool TrainingLoop::run_phase(const Phase& phase) {
     for (auto& sink : sinks_) sink->write(metric_step_, all);
     if (asked_to_stop()) {
       print("asked to stop: writing a checkpoint");
-      save_checkpoint(fmt::format("step_{}", phase.name == "sft" && config_.algorithm.name != "sft" ? 0 : state_.step));
+      save_checkpoint(
+          fmt::format("step_{}", phase.name == "sft" && config_.algorithm.name != "sft" ? 0 : state_.step));
       return false;
     }
     if (done) break;
@@ -200,7 +218,8 @@ observe::Metrics TrainingLoop::run_step(const Phase& phase, int64_t step) {
     const double per = stage == "gen" ? metrics["rollout/generated_tokens"] : tokens;
     if (per > 0) metrics["timing_per_token_ms/" + stage] = 1000 * time / per;
   }
-  if (metrics.contains("global_seqlen/max")) metrics["global_seqlen/minmax_diff"] = metrics["global_seqlen/max"] - metrics["global_seqlen/min"];
+  if (metrics.contains("global_seqlen/max"))
+    metrics["global_seqlen/minmax_diff"] = metrics["global_seqlen/max"] - metrics["global_seqlen/min"];
   metrics["perf/time_per_step"] = seconds;
   metrics["perf/throughput"] = tokens / seconds / context_.session.num_ranks();
   metrics["training/global_step"] = static_cast<double>(step + 1);
@@ -222,25 +241,28 @@ observe::Metrics TrainingLoop::run_step(const Phase& phase, int64_t step) {
   line.stages = times;
   line.tokens_per_second = tokens / seconds;
   // A short SFT step every few milliseconds would bury the rest.
-  if (phase.name != "sft" || (step + 1) % 10 == 0 || step + 1 == phase.total_steps) print(observe::step_line(line));
+  if (phase.name != "sft" || (step + 1) % 10 == 0 || step + 1 == phase.total_steps)
+    print(observe::step_line(line));
   return metrics;
 }
 
-double TrainingLoop::evaluate(const std::string& label, std::span<const data::Problem> problems, bool announce) {
+double TrainingLoop::evaluate(const std::string& label, std::span<const data::Problem> problems,
+                              bool announce) {
   const auto begin = Clock::now();
   double fraction = 0.0;
   context_.stages.run("testing", [&] {
-    const evaluation::Evaluation result =
-        evaluation::evaluate(context_.session.world(), context_.session.roles().rollout, context_.models.engine.get(),
-                             context_.tokenizer, context_.reward, problems, config_.data.max_response_length);
+    const evaluation::Evaluation result = evaluation::evaluate(
+        context_.session.world(), context_.session.roles().rollout, context_.models.engine.get(),
+        context_.tokenizer, context_.reward, problems, config_.data.max_response_length);
     fraction = result.all.fraction();
     if (!announce) return;
     for (const auto& [source, accuracy] : result.by_source) {
       evaluation_[fmt::format("val-core/{}/acc/mean@1", source)] = accuracy.fraction();
-      evaluation_[fmt::format("val-core/{}/reward/mean@1", source)] = accuracy.score / static_cast<double>(accuracy.problems);
+      evaluation_[fmt::format("val-core/{}/reward/mean@1", source)] =
+          accuracy.score / static_cast<double>(accuracy.problems);
     }
-    print(fmt::format("eval {}: {:.1f} % right ({} of {} held-out problems)", label, 100 * fraction, result.all.correct,
-                      result.all.problems));
+    print(fmt::format("eval {}: {:.1f} % right ({} of {} held-out problems)", label, 100 * fraction,
+                      result.all.correct, result.all.problems));
   });
   seconds_["testing"] += seconds_since(begin);
   evaluation_["timing_s/testing"] = seconds_since(begin);
@@ -287,17 +309,21 @@ void TrainingLoop::write_summary() {
   files::write_atomically((fs::path(config_.run_dir) / "summary.json").string(), summary.dump(2) + "\n");
 
   print("");
-  for (const auto& [key, label] : {std::pair{"eval_before", "accuracy before"}, std::pair{"eval_after_sft", "accuracy after SFT"},
-                                   std::pair{"eval_after", "accuracy after"}})
+  for (const auto& [key, label] :
+       {std::pair{"eval_before", "accuracy before"}, std::pair{"eval_after_sft", "accuracy after SFT"},
+        std::pair{"eval_after", "accuracy after"}})
     if (state_.results.contains(key))
-      print(fmt::format("{:<20}{:>6.1f} %  of {} held-out problems", label, 100 * state_.results.at(key), context_.problems.val.size()));
-  print(fmt::format("{:<20}{:>8} tok/s", "throughput", observe::with_thousands(summary["tokens_per_second"].get<double>())));
+      print(fmt::format("{:<20}{:>6.1f} %  of {} held-out problems", label, 100 * state_.results.at(key),
+                        context_.problems.val.size()));
+  print(fmt::format("{:<20}{:>8} tok/s", "throughput",
+                    observe::with_thousands(summary["tokens_per_second"].get<double>())));
   std::vector<std::pair<double, std::string>> parts;
   for (const auto& [stage, seconds] : seconds_) parts.emplace_back(seconds, stage);
   std::sort(parts.rbegin(), parts.rend());
   std::string where;
   for (const auto& [seconds, stage] : parts)
-    if (seconds >= 0.1) where += fmt::format("{}{} {:.1f} s", where.empty() ? "" : " | ", observe::stage_label(stage), seconds);
+    if (seconds >= 0.1)
+      where += fmt::format("{}{} {:.1f} s", where.empty() ? "" : " | ", observe::stage_label(stage), seconds);
   print(fmt::format("{:<20}{}", "time", where));
   print(fmt::format("{:<20}{}", "run folder", config_.run_dir));
 }

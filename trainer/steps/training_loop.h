@@ -48,11 +48,12 @@ class TrainingLoop {
     std::string name;  // "sft", "grpo"
     int64_t total_steps = 0;
     Step step;
-    std::function<bool(int64_t done)> finished;  // ends the phase early; may be empty. Collective over: world.
+    std::function<bool(int64_t done)>
+        finished;  // ends the phase early; may be empty. Collective over: world.
     int64_t save_freq = -1, test_freq = -1;
   };
 
-  void start();                  // first weights, or a checkpoint's
+  void start();                        // first weights, or a checkpoint's
   bool run_phase(const Phase& phase);  // false: `stop` ended it
   bool warm_start();
   bool main_phase();
@@ -72,10 +73,10 @@ class TrainingLoop {
   const std::atomic<bool>& stop_;
   std::vector<std::unique_ptr<observe::MetricsSink>> sinks_;
   RunState state_;
-  observe::Metrics evaluation_;             // of the last evaluation, to be written with the next step
-  std::map<std::string, double> seconds_;   // by stage, over the run
+  observe::Metrics evaluation_;                // of the last evaluation, to be written with the next step
+  std::map<std::string, double> seconds_;      // by stage, over the run
   double tokens_ = 0.0, token_seconds_ = 0.0;  // of the main phase
-  int64_t metric_step_ = 0;                 // steps of all phases
+  int64_t metric_step_ = 0;                    // steps of all phases
 };
 
 }  // namespace trireme::steps

@@ -16,7 +16,8 @@ TEST(GrpoAdvantages, CentreAndScaleAGroup) {
 }
 
 TEST(GrpoAdvantages, AreZeroWhereAllSamplesAreEqual) {
-  for (const double advantage : grpo_advantages(std::vector<double>(5, 0.3), true)) EXPECT_NEAR(advantage, 0.0, 1e-9);
+  for (const double advantage : grpo_advantages(std::vector<double>(5, 0.3), true))
+    EXPECT_NEAR(advantage, 0.0, 1e-9);
 }
 
 TEST(GrpoAdvantages, KeepTheRewardOfALoneSample) {

@@ -33,20 +33,23 @@ TEST(PolicyLoss, FollowsTheFormulaForEveryCombinationOfRatioAndAdvantage) {
   double expected = 0;
   for (const double log_ratio : {-30.0, -2.0, -0.3, -0.05, 0.0, 0.05, 0.24, 0.3, 1.5, 30.0})
     for (const double advantage : {-2.0, -0.5, 0.0, 0.7, 3.0}) {
-      if (log_ratio > 20 && advantage < 0) continue;  // bounded by the dual clip, tested below; the plain sum would drown
+      if (log_ratio > 20 && advantage < 0)
+        continue;  // bounded by the dual clip, tested below; the plain sum would drown
       old.push_back(-1.0f);
       fresh.push_back(static_cast<float>(-1.0 + log_ratio));
       advantages.push_back(static_cast<float>(advantage));
       weights.push_back(0.01f * static_cast<float>(weights.size() + 1));
       expected += weights.back() * token_loss(static_cast<double>(fresh.back()) + 1.0, advantage, config);
     }
-  const auto result = policy_loss(tensor(fresh), tensor(old), tensor(advantages), tensor(weights), tensor(weights), config);
+  const auto result =
+      policy_loss(tensor(fresh), tensor(old), tensor(advantages), tensor(weights), tensor(weights), config);
   EXPECT_NEAR(result.loss.item<double>() / expected, 1.0, 1e-5);
 }
 
 TEST(PolicyLoss, BoundsTheLossOfABadTokenThatBecameLikely) {
   PolicyLossConfig config;
-  const auto result = policy_loss(tensor({9.0f}), tensor({0.0f}), tensor({-2.0f}), tensor({1.0f}), tensor({1.0f}), config);
+  const auto result =
+      policy_loss(tensor({9.0f}), tensor({0.0f}), tensor({-2.0f}), tensor({1.0f}), tensor({1.0f}), config);
   EXPECT_NEAR(result.loss.item<double>(), 2.0 * config.clip_ratio_c, 1e-6);
   EXPECT_DOUBLE_EQ(result.clipped_lower, 1.0);
 }
@@ -54,14 +57,15 @@ TEST(PolicyLoss, BoundsTheLossOfABadTokenThatBecameLikely) {
 TEST(PolicyLoss, PassesNoGradientWhereTheClipHolds) {
   PolicyLossConfig config;
   at::Tensor fresh = tensor({0.5f, 0.1f, -0.5f, -0.5f}).requires_grad_(true);
-  const at::Tensor old = tensor({0, 0, 0, 0}), advantages = tensor({1, 1, -1, 1}), weights = at::ones_like(old);
+  const at::Tensor old = tensor({0, 0, 0, 0}), advantages = tensor({1, 1, -1, 1}),
+                   weights = at::ones_like(old);
   const auto result = policy_loss(fresh, old, advantages, weights, weights * 0.25, config);
   result.loss.backward();
   const at::Tensor gradient = fresh.grad();
-  EXPECT_EQ(gradient[0].item<double>(), 0.0);                              // ratio beyond 1.2, good token
-  EXPECT_NEAR(gradient[1].item<double>(), -std::exp(0.1), 1e-6);           // inside
-  EXPECT_EQ(gradient[2].item<double>(), 0.0);                              // below 0.8, bad token
-  EXPECT_NEAR(gradient[3].item<double>(), -std::exp(-0.5), 1e-6);          // below 0.8, good token: pulled back
+  EXPECT_EQ(gradient[0].item<double>(), 0.0);                      // ratio beyond 1.2, good token
+  EXPECT_NEAR(gradient[1].item<double>(), -std::exp(0.1), 1e-6);   // inside
+  EXPECT_EQ(gradient[2].item<double>(), 0.0);                      // below 0.8, bad token
+  EXPECT_NEAR(gradient[3].item<double>(), -std::exp(-0.5), 1e-6);  // below 0.8, good token: pulled back
   EXPECT_NEAR(result.clipped, 0.5, 1e-6);
   EXPECT_NEAR(result.kl_to_old, (-0.5 - 0.1 + 0.5 + 0.5) / 4, 1e-6);
 }
@@ -71,13 +75,14 @@ TEST(TokenWeight, SumsToTheModesTotalForAnyLengths) {
   const BatchTotals totals{3, 12, 10};
   const auto sum = [&](const char* mode) {
     double result = 0;
-    for (const int64_t length : lengths) result += static_cast<double>(length) * token_weight(mode, length, totals);
+    for (const int64_t length : lengths)
+      result += static_cast<double>(length) * token_weight(mode, length, totals);
     return result;
   };
   EXPECT_DOUBLE_EQ(sum("token-mean"), 1.0);
   EXPECT_DOUBLE_EQ(sum("seq-mean-token-mean"), 1.0);
-  EXPECT_DOUBLE_EQ(sum("seq-mean-token-sum"), 4.0);        // mean length
-  EXPECT_DOUBLE_EQ(sum("seq-mean-token-sum-norm"), 0.4);   // ... by the longest allowed
+  EXPECT_DOUBLE_EQ(sum("seq-mean-token-sum"), 4.0);       // mean length
+  EXPECT_DOUBLE_EQ(sum("seq-mean-token-sum-norm"), 0.4);  // ... by the longest allowed
   EXPECT_THROW(token_weight("mean", 1, totals), Error);
 }
 

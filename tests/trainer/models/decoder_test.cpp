@@ -49,7 +49,9 @@ ForwardBatch packed(const std::vector<std::vector<int32_t>>& histories) {
   return batch;
 }
 
-double largest_difference(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
+double largest_difference(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).abs().max().item<double>();
+}
 
 TEST(Decoder, GradientMatchesFiniteDifferences) {
   for (const bool tied : {false, true}) {
@@ -103,7 +105,8 @@ TEST(Decoder, SharedPromptGivesTheSameLossAndGradientAsCopies) {
 
   ForwardBatch shared = packed({prompt});
   for (const auto& response : {first, second}) {
-    const auto row = static_cast<int32_t>(shared.tokens.size()), length = static_cast<int32_t>(response.size());
+    const auto row = static_cast<int32_t>(shared.tokens.size()),
+               length = static_cast<int32_t>(response.size());
     shared.segments.push_back({row, length, 70, {{0, 70}, {row, length}}});
     for (int32_t i = 0; i < length; ++i) {
       shared.tokens.push_back(response[static_cast<size_t>(i)]);
@@ -119,7 +122,8 @@ TEST(Decoder, SharedPromptGivesTheSameLossAndGradientAsCopies) {
   const auto run = [&](const ForwardBatch& batch, std::vector<int32_t> rows) {
     parameters.zero_gradients();
     const std::vector<int32_t> tokens{1, 2, 3, 4};
-    const at::Tensor loss = decoder.token_log_probs(decoder.forward_packed(batch), rows, tokens, 1.0).log_probs_N;
+    const at::Tensor loss =
+        decoder.token_log_probs(decoder.forward_packed(batch), rows, tokens, 1.0).log_probs_N;
     loss.sum().backward();
     return std::make_pair(loss.detach(), parameters.flat_gradient().clone());
   };
@@ -127,7 +131,8 @@ TEST(Decoder, SharedPromptGivesTheSameLossAndGradientAsCopies) {
   const auto [shared_loss, shared_gradient] = run(shared, {69, 72, 69, 150});
   const auto [copied_loss, copied_gradient] = run(copies, {69, 72, 75 + 69, 75 + 145});
   EXPECT_LT(largest_difference(shared_loss, copied_loss), 2e-5);
-  EXPECT_LT(largest_difference(shared_gradient, copied_gradient) / copied_gradient.abs().max().item<double>(), 1e-4);
+  EXPECT_LT(largest_difference(shared_gradient, copied_gradient) / copied_gradient.abs().max().item<double>(),
+            1e-4);
 }
 
 TEST(Decoder, PagedDecodingGivesThePackedForwardsRows) {
@@ -171,7 +176,8 @@ TEST(Decoder, RefusesPositionsBeyondTheModel) {
 
 TEST(ParameterSet, InitializesTheSameFromOneSeedAndOtherwiseFromAnother) {
   const DecoderShape shape = tiny_shape();
-  ParameterSet a(parameter_specs(shape), at::kCPU), b(parameter_specs(shape), at::kCPU), c(parameter_specs(shape), at::kCPU);
+  ParameterSet a(parameter_specs(shape), at::kCPU), b(parameter_specs(shape), at::kCPU),
+      c(parameter_specs(shape), at::kCPU);
   a.initialize(1, shape);
   b.initialize(1, shape);
   c.initialize(2, shape);

@@ -24,9 +24,13 @@ double largest_difference(const at::Tensor& a, const at::Tensor& b) {
   return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
 }
 
-at::Tensor leaf(const at::Tensor& x) { return x.detach().clone().requires_grad_(true); }
+at::Tensor leaf(const at::Tensor& x) {
+  return x.detach().clone().requires_grad_(true);
+}
 
-Weight weight_of(const at::Tensor& value) { return {value, at::zeros(value.sizes(), at::kFloat)}; }
+Weight weight_of(const at::Tensor& value) {
+  return {value, at::zeros(value.sizes(), at::kFloat)};
+}
 
 // Two groups of a prompt and three responses of different length, one of them longer than a key block.
 ForwardBatch shared_prompt_batch() {
@@ -65,8 +69,10 @@ TEST_P(OpsOn, AttentionMatchesPlainTensorsInValueAndGradient) {
   const AttentionDims dims{c.heads, c.kv_heads, c.head_dim};
   BatchPlan plan;
   plan.batch = &batch;
-  plan.positions_T = at::from_blob(const_cast<int32_t*>(batch.positions.data()), {batch.num_rows()}, at::kInt);
-  const at::Tensor angles = at::arange(200, at::kFloat).unsqueeze(1) * (0.1 / (1.0 + at::arange(c.head_dim / 2, at::kFloat)));
+  plan.positions_T =
+      at::from_blob(const_cast<int32_t*>(batch.positions.data()), {batch.num_rows()}, at::kInt);
+  const at::Tensor angles =
+      at::arange(200, at::kFloat).unsqueeze(1) * (0.1 / (1.0 + at::arange(c.head_dim / 2, at::kFloat)));
   plan.rope = at::cat({angles.cos(), angles.sin()}, 1);
 
   const at::Tensor data = at::randn({batch.num_rows(), dims.qkv_width()}, at::kFloat).to(c.dtype);
@@ -74,8 +80,11 @@ TEST_P(OpsOn, AttentionMatchesPlainTensorsInValueAndGradient) {
   const at::Tensor ours_in = leaf(data), plain_in = leaf(data.to(at::kFloat));
   const at::Tensor ours = attention_packed(ours_in, dims, plan);
 
-  const auto parts = plain_in.split_with_sizes({c.heads * c.head_dim, c.kv_heads * c.head_dim, c.kv_heads * c.head_dim}, 1);
-  const auto heads = [&](const at::Tensor& x, int64_t n) { return x.view({batch.num_rows(), n, c.head_dim}); };
+  const auto parts =
+      plain_in.split_with_sizes({c.heads * c.head_dim, c.kv_heads * c.head_dim, c.kv_heads * c.head_dim}, 1);
+  const auto heads = [&](const at::Tensor& x, int64_t n) {
+    return x.view({batch.num_rows(), n, c.head_dim});
+  };
   const at::Tensor plain =
       reference::attention(reference::rotary(heads(parts[0], c.heads), plan.positions_T, plan.rope),
                            reference::rotary(heads(parts[1], c.kv_heads), plan.positions_T, plan.rope),
@@ -90,15 +99,18 @@ TEST_P(OpsOn, AttentionMatchesPlainTensorsInValueAndGradient) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, OpsOn,
-                         testing::Values(Case{at::kFloat, 4, 4, 32}, Case{at::kFloat, 4, 2, 16}, Case{at::kFloat, 7, 1, 64},
-                                         Case{at::kFloat, 2, 1, 10}, Case{at::kBFloat16, 4, 2, 32}));
+                         testing::Values(Case{at::kFloat, 4, 4, 32}, Case{at::kFloat, 4, 2, 16},
+                                         Case{at::kFloat, 7, 1, 64}, Case{at::kFloat, 2, 1, 10},
+                                         Case{at::kBFloat16, 4, 2, 32}));
 
 TEST(Ops, RmsNormMatchesPlainTensors) {
   for (const int64_t dim : {5, 64, 100}) {
-    const at::Tensor data = at::randn({9, dim}, at::kFloat), scale = at::randn({dim}, at::kFloat), grad = at::randn({9, dim}, at::kFloat);
+    const at::Tensor data = at::randn({9, dim}, at::kFloat), scale = at::randn({dim}, at::kFloat),
+                     grad = at::randn({9, dim}, at::kFloat);
     const Weight weight = weight_of(scale);
     const at::Tensor x = leaf(data), plain_x = leaf(data), plain_scale = leaf(scale);
-    const at::Tensor ours = rms_norm(x, weight, 1e-6), plain = reference::rms_norm(plain_x, plain_scale, 1e-6);
+    const at::Tensor ours = rms_norm(x, weight, 1e-6),
+                     plain = reference::rms_norm(plain_x, plain_scale, 1e-6);
     EXPECT_LT(largest_difference(ours, plain), 1e-5);
     torch::autograd::backward({ours}, {grad});
     torch::autograd::backward({plain}, {grad});
@@ -121,7 +133,8 @@ TEST(Ops, SiluMulMatchesPlainTensors) {
 }
 
 TEST(Ops, LinearAddsItsWeightsGradientInPlace) {
-  const at::Tensor matrix = at::randn({6, 5}, at::kFloat), bias = at::randn({6}, at::kFloat), data = at::randn({8, 5}, at::kFloat);
+  const at::Tensor matrix = at::randn({6, 5}, at::kFloat), bias = at::randn({6}, at::kFloat),
+                   data = at::randn({8, 5}, at::kFloat);
   const Weight weight = weight_of(matrix), bias_weight = weight_of(bias);
   weight.gradient.fill_(1.0);
   const at::Tensor x = leaf(data), plain_x = leaf(data), plain_w = leaf(matrix), plain_b = leaf(bias);
@@ -145,9 +158,12 @@ TEST(Ops, TokenLogProbsMatchLogSoftmaxForRepeatedRowsAndAnyChunk) {
       const Weight head = weight_of(matrix);
       const at::Tensor h = leaf(hidden), plain_h = leaf(hidden), plain_w = leaf(matrix);
       const LogProbs ours = token_log_probs(h, head, rows, tokens, temperature, entropy_gradient, chunk);
-      const at::Tensor row_index = at::from_blob(const_cast<int32_t*>(rows.data()), {6}, at::kInt).to(at::kLong);
-      const at::Tensor token_index = at::from_blob(const_cast<int32_t*>(tokens.data()), {6}, at::kInt).to(at::kLong);
-      const at::Tensor all = at::log_softmax(at::linear(plain_h, plain_w).index_select(0, row_index) / temperature, 1);
+      const at::Tensor row_index =
+          at::from_blob(const_cast<int32_t*>(rows.data()), {6}, at::kInt).to(at::kLong);
+      const at::Tensor token_index =
+          at::from_blob(const_cast<int32_t*>(tokens.data()), {6}, at::kInt).to(at::kLong);
+      const at::Tensor all =
+          at::log_softmax(at::linear(plain_h, plain_w).index_select(0, row_index) / temperature, 1);
       const at::Tensor plain = all.gather(1, token_index.unsqueeze(1)).squeeze(1);
       const at::Tensor plain_entropy = -(all.exp() * all).sum(1);
       EXPECT_LT(largest_difference(ours.log_probs_N, plain), 1e-5);

@@ -13,7 +13,8 @@ namespace {
 using Kind = models::ParameterSpec::Kind;
 
 models::ParameterSet make_parameters() {
-  models::ParameterSet parameters({{"a", {3}, Kind::matrix}, {"b", {2}, Kind::bias}, {"c", {1, 2}, Kind::matrix}}, at::kCPU);
+  models::ParameterSet parameters(
+      {{"a", {3}, Kind::matrix}, {"b", {2}, Kind::bias}, {"c", {1, 2}, Kind::matrix}}, at::kCPU);
   parameters.enable_gradients();
   for (int64_t i = 0; i < 7; ++i) parameters.flat()[i] = 0.5 * static_cast<double>(i) - 1.0;
   return parameters;
@@ -38,10 +39,12 @@ TEST(AdamW, FollowsThePapersRecurrenceAndLeavesBiasesUndecayed) {
       if (decays) x[i] -= lr * config.weight_decay * x[i];
       m[i] = config.beta1 * m[i] + (1 - config.beta1) * gradient;
       v[i] = config.beta2 * v[i] + (1 - config.beta2) * gradient * gradient;
-      x[i] -= lr * (m[i] / (1 - std::pow(config.beta1, step))) / (std::sqrt(v[i] / (1 - std::pow(config.beta2, step))) + config.eps);
+      x[i] -= lr * (m[i] / (1 - std::pow(config.beta1, step))) /
+              (std::sqrt(v[i] / (1 - std::pow(config.beta2, step))) + config.eps);
     }
     optimizer.step(lr);
-    for (size_t i = 0; i < 7; ++i) EXPECT_NEAR(parameters.flat()[static_cast<int64_t>(i)].item<double>(), x[i], 1e-5) << i;
+    for (size_t i = 0; i < 7; ++i)
+      EXPECT_NEAR(parameters.flat()[static_cast<int64_t>(i)].item<double>(), x[i], 1e-5) << i;
   }
   EXPECT_EQ(optimizer.updates(), 5);
 }

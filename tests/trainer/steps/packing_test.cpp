@@ -27,7 +27,8 @@ std::vector<int32_t> history_of(const models::ForwardBatch& batch, int32_t row) 
     if (row >= segment.row && row < segment.row + segment.length) {
       std::vector<int32_t> tokens;
       for (const models::SlotSpan& span : segment.spans)
-        for (int32_t i = 0; i < span.length; ++i) tokens.push_back(batch.tokens[static_cast<size_t>(span.slot + i)]);
+        for (int32_t i = 0; i < span.length; ++i)
+          tokens.push_back(batch.tokens[static_cast<size_t>(span.slot + i)]);
       tokens.resize(static_cast<size_t>(segment.position + row - segment.row + 1));
       return tokens;
     }

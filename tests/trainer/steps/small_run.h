@@ -65,8 +65,10 @@ struct SmallRank {
         stages(session.world()),
         problems(data::load_problems(run.data, "response", 1)),
         // Any whole number at the end has the form, so that rewards differ before anything is learned.
-        reward(rewards::make_reward({.name = "exact_match", .correct = 1.0, .format_only = 0.5, .wrong = 0.0})),
-        models(make_role_models(run.shape, dtype, at::kCPU, session, run.rollout, tokenizer->stop_ids(), 128)),
+        reward(
+            rewards::make_reward({.name = "exact_match", .correct = 1.0, .format_only = 0.5, .wrong = 0.0})),
+        models(
+            make_role_models(run.shape, dtype, at::kCPU, session, run.rollout, tokenizer->stop_ids(), 128)),
         context{session, stages, models, *tokenizer, *reward, problems, 1} {
     for (auto* parameters : {models.actor_parameters.get(), models.rollout_parameters.get()})
       if (parameters) parameters->initialize(5, run.shape);

@@ -30,11 +30,14 @@ TEST(Steps, GradientOfAGrpoStepEqualsThatOfOneRankToRounding) {
   const auto env = plan::RankEnv::from_environment();
   SmallRank many(run, env, everyone(env.num_ranks)), one(run, alone(), everyone(1));
   const auto metrics_many = online(many, run, 0), metrics_one = online(one, run, 0);
-  const at::Tensor &gradient = many.models.actor_parameters->flat_gradient(), &expected = one.models.actor_parameters->flat_gradient();
+  const at::Tensor &gradient = many.models.actor_parameters->flat_gradient(),
+                   &expected = one.models.actor_parameters->flat_gradient();
   ASSERT_GT(at::linalg_vector_norm(expected).item<double>(), 1e-3);
   EXPECT_LT(relative_difference(gradient, expected), 1e-5);
-  for (const char* name : {"critic/score/mean", "response_length/mean", "actor/pg_loss", "actor/kl_loss", "actor/entropy", "actor/grad_norm", "perf/total_num_tokens"})
-    EXPECT_NEAR(metrics_many.at(name), metrics_one.at(name), 1e-5 * (1 + std::abs(metrics_one.at(name)))) << name;
+  for (const char* name : {"critic/score/mean", "response_length/mean", "actor/pg_loss", "actor/kl_loss",
+                           "actor/entropy", "actor/grad_norm", "perf/total_num_tokens"})
+    EXPECT_NEAR(metrics_many.at(name), metrics_one.at(name), 1e-5 * (1 + std::abs(metrics_one.at(name))))
+        << name;
   EXPECT_GT(metrics_one.at("actor/kl_loss"), 0.0);
 }
 
@@ -66,7 +69,9 @@ TEST(Steps, GradientOfAnSftStepEqualsThatOfOneRankToRounding) {
   SmallRank many(run, env, everyone(env.num_ranks)), one(run, alone(), everyone(1));
   SftStep(many.context, run.data, run.sft, 120).run(0, 10);
   SftStep(one.context, run.data, run.sft, 4096).run(0, 10);
-  EXPECT_LT(relative_difference(many.models.actor_parameters->flat_gradient(), one.models.actor_parameters->flat_gradient()), 1e-5);
+  EXPECT_LT(relative_difference(many.models.actor_parameters->flat_gradient(),
+                                one.models.actor_parameters->flat_gradient()),
+            1e-5);
 }
 
 TEST(Steps, RolesOnRanksOfTheirOwnGiveTheColocatedResult) {
@@ -83,7 +88,9 @@ TEST(Steps, RolesOnRanksOfTheirOwnGiveTheColocatedResult) {
     EXPECT_NEAR(metrics_many.at("critic/score/mean"), metrics_one.at("critic/score/mean"), 1e-9);
   }
   if (many.models.rollout_parameters)
-    EXPECT_LT(relative_difference(many.models.rollout_parameters->flat(), one.models.actor_parameters->flat()), 1e-4);
+    EXPECT_LT(
+        relative_difference(many.models.rollout_parameters->flat(), one.models.actor_parameters->flat()),
+        1e-4);
 }
 
 TEST(Steps, SeveralMiniBatchesAndEpochsClipAgainstTheOldPolicy) {
@@ -96,7 +103,8 @@ TEST(Steps, SeveralMiniBatchesAndEpochsClipAgainstTheOldPolicy) {
   const auto metrics_many = online(many, run, 0), metrics_one = online(one, run, 0);
   EXPECT_EQ(many.models.optimizer->updates(), 4);
   EXPECT_GT(std::abs(metrics_one.at("actor/ppo_kl")), 1e-4);  // the policy moved between updates
-  EXPECT_NEAR(metrics_many.at("actor/ppo_kl"), metrics_one.at("actor/ppo_kl"), 2e-2 * std::abs(metrics_one.at("actor/ppo_kl")));
+  EXPECT_NEAR(metrics_many.at("actor/ppo_kl"), metrics_one.at("actor/ppo_kl"),
+              2e-2 * std::abs(metrics_one.at("actor/ppo_kl")));
 }
 
 }  // namespace
