@@ -73,14 +73,11 @@ models::DecoderShape make_shape(const models::ModelConfig& model, const data::To
   return shape;
 }
 
-data::ProblemSet load_problems(const config::RunConfig& config, const data::Tokenizer& tokenizer) {
+// Everything in the files that can be wrong without a tokenizer at hand, which takes longer to read.
+data::ProblemSet read_problems(const config::RunConfig& config) {
   const bool learns_responses = config.algorithm.name == "sft" || config.sft.warm_start;
   auto problems =
       data::load_problems(config.data, learns_responses ? config.sft.response_key : "", config.run.seed);
-  for (auto* list : {&problems.train, &problems.val})
-    if (const int64_t dropped = list->empty() ? 0 : data::check_prompt_lengths(*list, tokenizer, config.data))
-      log::info("{} prompts are longer than data.max_prompt_length = {} tokens and are left out", dropped,
-                config.data.max_prompt_length);
   Mistakes mistakes;
   const auto reward = rewards::make_reward(config.reward);
   for (const auto* list : {&problems.train, &problems.val})
@@ -92,6 +89,14 @@ data::ProblemSet load_problems(const config::RunConfig& config, const data::Toke
   return problems;
 }
 
+void check_lengths(data::ProblemSet& problems, const config::RunConfig& config,
+                   const data::Tokenizer& tokenizer) {
+  for (auto* list : {&problems.train, &problems.val})
+    if (const int64_t dropped = list->empty() ? 0 : data::check_prompt_lengths(*list, tokenizer, config.data))
+      log::info("{} prompts are longer than data.max_prompt_length = {} tokens and are left out", dropped,
+                config.data.max_prompt_length);
+}
+
 placement::RoleRanks make_roles(const config::RunConfig& config, int num_ranks) {
   placement::RoleRanks roles;
   roles.actor = placement::parse_ranks(config.placement.actor, num_ranks, "placement.actor");
@@ -101,7 +106,8 @@ placement::RoleRanks make_roles(const config::RunConfig& config, int num_ranks) 
   return roles;
 }
 
-at::Device choose_device(const std::string& wish, int local_rank) {
+// The GPU that the plan gave to this rank; by hand, one after the other.
+at::Device choose_device(const std::string& wish, const plan::RankEnv& env) {
   const bool has_gpu = at::globalContext().hasCUDA();
   if (wish == "cuda" && !has_gpu)
     fail(
@@ -109,8 +115,8 @@ at::Device choose_device(const std::string& wish, int local_rank) {
         "run.device = \"cuda\", but this rank sees no GPU (or this is the cpu build: see trireme --version)");
   if (wish == "cpu" || !has_gpu) return at::kCPU;
   const c10::impl::VirtualGuardImpl gpus(c10::kCUDA);
-  const at::Device device(at::kCUDA,
-                          static_cast<c10::DeviceIndex>(local_rank % std::max<int>(1, gpus.deviceCount())));
+  const int index = env.gpu >= 0 ? env.gpu : env.local_rank % std::max<int>(1, gpus.deviceCount());
+  const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
   gpus.setDevice(device);
   return device;
 }
@@ -121,7 +127,7 @@ ExitStatus run_rank(const plan::RankEnv& env, plan::RankPage& page) {
   log::start(log::level_from(config.run.log_level),
              env.num_ranks > 1 ? fmt::format("rank {}", env.rank) : "");
   if (config.run.threads_per_rank > 0) at::set_num_threads(static_cast<int>(config.run.threads_per_rank));
-  const at::Device device = choose_device(config.run.device, env.local_rank);
+  const at::Device device = choose_device(config.run.device, env);
   page.set_phase("start", 0);
 
   session::Session session(env, make_roles(config, env.num_ranks),
@@ -135,7 +141,8 @@ ExitStatus run_rank(const plan::RankEnv& env, plan::RankPage& page) {
   steps::RoleModels models;
   stages.run("setup", [&] {
     tokenizer = make_tokenizer(config.model);
-    problems = load_problems(config, *tokenizer);
+    problems = read_problems(config);
+    check_lengths(problems, config, *tokenizer);
     reward = rewards::make_reward(config.reward);
     models = steps::make_role_models(make_shape(config.model, *tokenizer),
                                      config.model.dtype == "fp32" ? at::kFloat : at::kBFloat16, device,
@@ -190,9 +197,10 @@ int run() {
 
 int check(const std::string& path, const std::vector<std::string>& overrides) {
   const auto config = config::load(path, overrides);
+  auto problems = read_problems(config);
   const auto tokenizer = make_tokenizer(config.model);
   (void)make_shape(config.model, *tokenizer);
-  (void)load_problems(config, *tokenizer);
+  check_lengths(problems, config, *tokenizer);
   return 0;
 }
 

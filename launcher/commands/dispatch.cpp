@@ -39,7 +39,7 @@ int help(const Arguments& arguments) {
       "trireme: reinforcement learning for language models, one process per GPU or share of the cores\n"
       "\n"
       "  trireme run configs/quickstart.toml            train, on this machine\n"
-      "  trireme run CONFIG -n 2 trainer.grpo_steps=20  on two ranks, with a key changed\n"
+      "  trireme run CONFIG -n 2 rollout.n=16           on two ranks, with a key changed\n"
       "\n"
       "commands:\n";
   for (const auto& command : all_commands())

@@ -1,0 +1,151 @@
+// Whole runs of the real programs: `trireme run` on two MPI ranks, stopped, resumed, broken.
+#include <nlohmann/json.hpp>
+
+#include "runtime/observe/metrics.h"
+#include "tests/launcher/commands/launch.h"
+
+namespace trireme::commands {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Training : public LaunchTest {
+ protected:
+  // A few steps of each phase of the quickstart.
+  void start_training(int ranks, std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments{"run",
+                                       configuration(),
+                                       "-n",
+                                       std::to_string(ranks),
+                                       "--run-dir",
+                                       run_dir(),
+                                       "sft.max_steps=6",
+                                       "sft.optim.lr_warmup_steps=2",
+                                       "sft.stop_check_from=2",
+                                       "sft.stop_check_freq=2",
+                                       "sft.stop_check_samples=16",
+                                       "data.arithmetic.num_val=16",
+                                       "trainer.total_training_steps=4",
+                                       "actor.optim.lr_warmup_steps=2",
+                                       "trainer.save_freq=2",
+                                       "trainer.test_freq=3",
+                                       "data.train_batch_size=8",
+                                       "rollout.n=4"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    start(std::move(arguments));
+  }
+  std::string weights(const std::string& checkpoint) const {
+    return read_all(fs::path(run_dir()) / "checkpoints" / checkpoint / "model.safetensors");
+  }
+  nlohmann::json summary() const {
+    return nlohmann::json::parse(read_all(fs::path(run_dir()) / "summary.json"));
+  }
+};
+
+TEST_F(Training, WalksAllPhasesOnTwoRanksAndLeavesARunFolderThatExplainsItself) {
+  start_training(2);
+  const auto result = finish(std::chrono::seconds(100));
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_NE(result.out.find("step 4/4  reward "), std::string::npos) << result.out;
+  const auto closing = summary();
+  for (const char* key : {"eval_before", "eval_after_sft", "eval_after"}) {
+    EXPECT_GE(closing.at(key).get<double>(), 0.0);
+    EXPECT_LE(closing.at(key).get<double>(), 1.0);
+  }
+  EXPECT_EQ(closing.at("ranks"), 2);
+  EXPECT_GT(closing.at("tokens_per_second").get<double>(), 0.0);
+  EXPECT_GT(closing.at("seconds").at("update_actor").get<double>(), 0.0);
+  for (const char* file : {"config.toml", "launch_plan.json", "logs/rank-0.log", "logs/rank-1.log",
+                           "metrics.jsonl", "checkpoints/sft/config.json",
+                           "checkpoints/step_2/tokenizer.json", "checkpoints/step_4/manifest.json"})
+    EXPECT_TRUE(fs::exists(fs::path(run_dir()) / file)) << file;
+
+  // Every number has its line in docs/metrics.md, and is a number.
+  std::istringstream lines(read_all(fs::path(run_dir()) / "metrics.jsonl"));
+  int steps = 0;
+  for (std::string line; std::getline(lines, line); ++steps)
+    for (const auto& [name, value] : nlohmann::json::parse(line).at("metrics").items()) {
+      EXPECT_TRUE(observe::is_documented(name)) << name;
+      EXPECT_TRUE(value.is_number()) << name;
+    }
+  EXPECT_GE(steps, 10);
+}
+
+TEST_F(Training, ARunThatIsStoppedAndResumedEndsInTheSameBits) {
+  start_training(2, {"trainer.total_training_steps=60", "trainer.save_freq=-1"});
+  ASSERT_EQ(finish(std::chrono::seconds(100)).status, 0);
+  const std::string straight = weights("step_60");
+  ASSERT_FALSE(straight.empty());
+  fs::remove_all(run_dir());
+
+  start_training(2, {"trainer.total_training_steps=60", "trainer.save_freq=-1"});
+  ASSERT_TRUE(wait_for("out", "step 1/60")) << read_all(folder_ / "err");
+  send(SIGTERM);
+  ASSERT_EQ(finish(std::chrono::seconds(100)).status, 75);
+  EXPECT_FALSE(fs::exists(fs::path(run_dir()) / "summary.json"));
+  start_training(2, {"trainer.total_training_steps=60", "trainer.save_freq=-1"});
+  const auto resumed = finish(std::chrono::seconds(100));
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_NE(resumed.out.find("resuming from "), std::string::npos) << resumed.out;
+  EXPECT_TRUE(weights("step_60") == straight);
+}
+
+TEST_F(Training, TheSameSeedGivesTheSameNumbersOnAnyNumberOfRanksToRounding) {
+  const auto rewards = [&] {
+    std::vector<double> values;
+    std::istringstream lines(read_all(fs::path(run_dir()) / "metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const auto metrics = nlohmann::json::parse(line).at("metrics");
+      if (metrics.contains("sft/loss")) values.push_back(metrics.at("sft/loss"));
+    }
+    return values;
+  };
+  std::vector<std::vector<double>> by_ranks;
+  for (const int ranks : {1, 3}) {
+    start_training(ranks);
+    const auto result = finish(std::chrono::seconds(100));
+    ASSERT_EQ(result.status, 0) << result.err;
+    by_ranks.push_back(rewards());
+    fs::remove_all(run_dir());
+  }
+  ASSERT_EQ(by_ranks[0].size(), 6u);
+  ASSERT_EQ(by_ranks[1].size(), 6u);
+  for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(by_ranks[0][i], by_ranks[1][i], 1e-3 * by_ranks[0][i]);
+}
+
+TEST_F(Training, AKilledRankEndsTheRunAndIsNamed) {
+  start_training(2, {"trainer.total_training_steps=100000"});
+  ASSERT_TRUE(wait_for("out", "step 1/"));
+  // The rank's own process: the guard's child.
+  std::vector<pid_t> ranks;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const auto command = read_all(entry.path() / "cmdline");
+    if (command.find("trireme-trainer") == std::string::npos || command.find("run") == std::string::npos)
+      continue;
+    if (read_all(entry.path() / "environ").find("TRIREME_RUN_DIR=" + run_dir()) != std::string::npos)
+      ranks.push_back(std::stoi(entry.path().filename()));
+  }
+  ASSERT_EQ(ranks.size(), 2u);
+  ::kill(ranks[1], SIGKILL);
+  const auto result = finish(std::chrono::seconds(60));
+  EXPECT_EQ(result.status, 3);
+  EXPECT_NE(result.err.find("was killed by SIGKILL"), std::string::npos) << result.err;
+}
+
+TEST_F(Training, ADamagedCheckpointIsNamedAndNothingGoesOn) {
+  start_training(2);
+  ASSERT_EQ(finish(std::chrono::seconds(100)).status, 0);
+  const auto damaged = fs::path(run_dir()) / "checkpoints" / "step_4" / "model.safetensors";
+  {
+    std::fstream file(damaged, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(5000);
+    file.put('\x7f');
+  }
+  start_training(2, {"trainer.total_training_steps=6"});
+  const auto result = finish(std::chrono::seconds(60));
+  EXPECT_NE(result.status, 0);
+  EXPECT_NE(result.err.find("model.safetensors"), std::string::npos) << result.err;
+}
+
+}  // namespace
+}  // namespace trireme::commands
