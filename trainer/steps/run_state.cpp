@@ -65,15 +65,15 @@ void load_masters(const std::string& folder, const RoleModels& models, models::P
 
 }  // namespace
 
-RunState resume(const std::string& folder, uint64_t seed, RoleModels& models, session::Session& session) {
+RunState read_state(const std::string& folder, uint64_t seed) {
   const auto path = (fs::path(folder) / "trainer" / "state.json").string();
   RunState state;
-  nlohmann::json json;
   try {
-    json = nlohmann::json::parse(files::read(path));
+    const auto json = nlohmann::json::parse(files::read(path));
     state.phase = json.at("phase").get<std::string>();
     state.step = json.at("step").get<int64_t>();
     state.seed = json.at("seed").get<uint64_t>();
+    state.optimizer_updates = json.at("optimizer_updates").get<int64_t>();
     state.reference = json.at("reference").get<std::string>();
     state.results = json.at("results").get<std::map<std::string, double>>();
   } catch (const nlohmann::json::exception& error) {
@@ -83,17 +83,21 @@ RunState resume(const std::string& folder, uint64_t seed, RoleModels& models, se
     fail(ErrorCode::invalid_config,
          "{} was written with run.seed = {}, this run has {}: give the same seed, or another folder", folder,
          state.seed, seed);
+  return state;
+}
+
+void restore(const std::string& folder, const RunState& state, RoleModels& models,
+             session::Session& session) {
   if (models.actor) {
     checkpoint::verify_folder(folder);
     load_masters(folder, models, *models.actor_parameters);
-    const auto optimizer = (fs::path(folder) / "trainer" / "optimizer.safetensors").string();
-    const auto tensors = weights::read_tensors(optimizer);
-    copy_into(models.optimizer->first_moment(), tensors, "first_moment", optimizer);
-    copy_into(models.optimizer->second_moment(), tensors, "second_moment", optimizer);
-    models.optimizer->set_updates(json.at("optimizer_updates").get<int64_t>());
+    const auto path = (fs::path(folder) / "trainer" / "optimizer.safetensors").string();
+    const auto tensors = weights::read_tensors(path);
+    copy_into(models.optimizer->first_moment(), tensors, "first_moment", path);
+    copy_into(models.optimizer->second_moment(), tensors, "second_moment", path);
+    models.optimizer->set_updates(state.optimizer_updates);
   }
   publish_weights(models, session);
-  return state;
 }
 
 void load_reference(const std::string& folder, RoleModels& models) {

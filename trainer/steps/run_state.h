@@ -20,6 +20,7 @@ struct RunState {
   std::string phase;  // "sft" | "grpo"
   int64_t step = 0;   // steps of this phase that are done
   uint64_t seed = 0;
+  int64_t optimizer_updates = 0;
   std::map<std::string, double> results;  // eval_before, eval_after_sft, seconds so far, ...
   std::string
       reference;  // a checkpoint's folder name ("sft") that holds the reference's weights; empty: model.path
@@ -29,9 +30,13 @@ struct RunState {
 void save(const std::string& folder, const RunState& state, RoleModels& models,
           const data::Tokenizer& tokenizer, session::Session& session);
 
-/// Verifies and reads `folder` on every actor rank and publishes the weights. Collective over: world.
-/// Throws corrupt_data naming the file, invalid_config if it belongs to another seed or model.
-RunState resume(const std::string& folder, uint64_t seed, RoleModels& models, session::Session& session);
+/// What a checkpoint says of itself. Local. Throws corrupt_data naming the file, invalid_config if it belongs
+/// to a run with another seed.
+RunState read_state(const std::string& folder, uint64_t seed);
+
+/// Verifies `folder` and takes weights and the optimizer's state from it; the optimizer must be that of the
+/// checkpoint's phase. Collective over: world. Throws corrupt_data naming the file.
+void restore(const std::string& folder, const RunState& state, RoleModels& models, session::Session& session);
 
 /// The reference's weights from a checkpoint's masters. Collective over: world.
 void load_reference(const std::string& folder, RoleModels& models);

@@ -60,14 +60,10 @@ ExitStatus TrainingLoop::run() {
   return ExitStatus::ok;
 }
 
-// Weights: a checkpoint of this run, else the model's folder, else random numbers from the seed.
+// The weights to begin with: the model's folder's, or random numbers from the seed; then, where this run has
+// a checkpoint, all that it holds.
 void TrainingLoop::start() {
   RoleModels& models = context_.models;
-  const std::string checkpoints = (fs::path(config_.run_dir) / "checkpoints").string();
-  const bool sft_only = config_.algorithm.name == "sft";
-  state_.phase = sft_only || config_.sft.warm_start ? "sft" : config_.algorithm.name;
-  make_optimizer(state_.phase == "sft" ? config_.sft.optim : config_.actor.optim);
-
   const bool random = config_.model.path.empty() || config_.model.random_weights;
   for (models::ParameterSet* parameters :
        {models.actor_parameters.get(), models.reference_parameters.get(), models.rollout_parameters.get()}) {
@@ -81,20 +77,26 @@ void TrainingLoop::start() {
   if (models.rollout_decoder) models.rollout_decoder->refresh();
   if (models.actor) models.actor->refresh();
 
-  std::optional<std::string> folder;
-  if (config_.trainer.resume == "auto") {
-    folder = checkpoint::latest(checkpoints);
-    const auto after_sft = fs::path(checkpoints) / "sft";
-    if (!folder && fs::exists(after_sft / "manifest.json")) folder = after_sft.string();
-  } else if (config_.trainer.resume != "never") {
-    folder = config_.trainer.resume;
-  }
+  const auto folder = checkpoint_to_resume();
+  state_.phase = config_.algorithm.name == "sft" || config_.sft.warm_start ? "sft" : config_.algorithm.name;
+  if (folder) state_ = read_state(*folder, context_.seed);
+  make_optimizer(state_.phase == "sft" ? config_.sft.optim : config_.actor.optim);
   if (!folder) return;
-  state_ = resume(*folder, context_.seed, models, context_.session);
+  restore(*folder, state_, models, context_.session);
   if (!state_.reference.empty())
     load_reference((fs::path(*folder).parent_path() / state_.reference).string(), models);
   metric_step_ = static_cast<int64_t>(state_.results["metric_step"]);
   print(fmt::format("resuming from {} ({} step {})", *folder, state_.phase, state_.step));
+}
+
+std::optional<std::string> TrainingLoop::checkpoint_to_resume() const {
+  if (config_.trainer.resume == "never") return std::nullopt;
+  if (config_.trainer.resume != "auto") return config_.trainer.resume;
+  const auto checkpoints = fs::path(config_.run_dir) / "checkpoints";
+  if (auto newest = checkpoint::latest(checkpoints.string())) return newest;
+  const auto after_sft = checkpoints / "sft";
+  if (fs::exists(after_sft / "manifest.json")) return after_sft.string();
+  return std::nullopt;
 }
 
 void TrainingLoop::make_optimizer(const optim::OptimConfig& config) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,7 @@ class TrainingLoop {
     int64_t save_freq = -1, test_freq = -1;
   };
 
+  std::optional<std::string> checkpoint_to_resume() const;
   void start();                        // first weights, or a checkpoint's
   bool run_phase(const Phase& phase);  // false: `stop` ended it
   bool warm_start();

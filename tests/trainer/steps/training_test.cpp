@@ -77,6 +77,7 @@ TEST_F(Training, ARunThatIsStoppedAndResumedEndsInTheSameBits) {
   const std::string straight = weights("step_60");
   ASSERT_FALSE(straight.empty());
   fs::remove_all(run_dir());
+  fs::remove(folder_ / "out");  // or the first run's lines would be waited for
 
   start_training(2, {"trainer.total_training_steps=60", "trainer.save_freq=-1"});
   ASSERT_TRUE(wait_for("out", "step 1/60")) << read_all(folder_ / "err");
