@@ -32,7 +32,7 @@
 #include "trainer/data/problem_set.h"
 #include "trainer/data/tokenizer.h"
 #include "trainer/models/cpu_kernels.h"
-#include "trainer/score.h"
+#include "trainer/steps/score.h"
 #include "trainer/steps/training_loop.h"
 
 namespace trireme {
@@ -221,7 +221,7 @@ int main(int argc, char** argv) {
       return trireme::check(arguments[1], {arguments.begin() + 2, arguments.end()});
     if (is(0, "score") && arguments.size() == 2) {
       trireme::pin_matrix_products();
-      trireme::score_texts(arguments[1], std::cin, std::cout);
+      trireme::steps::score_texts(arguments[1], std::cin, std::cout);
       return 0;
     }
     if (is(0, "docs") && is(1, "metrics") && arguments.size() == 2) {

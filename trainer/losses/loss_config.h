@@ -10,8 +10,8 @@ struct PolicyLossConfig {
   double clip_ratio_low = 0.2;
   double clip_ratio_high = 0.2;
   double clip_ratio_c = 3.0;  // dual clip, for negative advantages
-  std::string loss_agg_mode =
-      "token-mean";  // token-mean | seq-mean-token-sum | seq-mean-token-mean | seq-mean-token-sum-norm
+  // token-mean | seq-mean-token-sum | seq-mean-token-mean | seq-mean-token-sum-norm
+  std::string loss_agg_mode = "token-mean";
   double entropy_coeff = 0.0;
   bool use_kl_loss = false;
   double kl_loss_coef = 0.001;

@@ -4,8 +4,6 @@
 #include <cmath>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
 #include "runtime/base/error.h"
@@ -14,49 +12,11 @@
 #include "trainer/data/order.h"
 #include "trainer/losses/policy_loss.h"
 #include "trainer/sharding/data_parallel.h"
+#include "trainer/steps/token_values.h"
 
 namespace trireme::steps {
 
 using placement::Role;
-
-namespace {
-
-// A number for each pair of a micro-batch, from a function of its sample and its place in the response.
-template <typename Value>
-at::Tensor per_token(const MicroBatch& micro, const at::Device& device, const Value& value) {
-  std::vector<float> numbers(static_cast<size_t>(micro.num_pairs()));
-  for (const PackedSample& packed : micro.samples)
-    for (int64_t t = 0; t < packed.sample->length(); ++t)
-      numbers[static_cast<size_t>(packed.begin + t)] = static_cast<float>(value(*packed.sample, t));
-  return at::from_blob(numbers.data(), {micro.num_pairs()}, at::kFloat).clone().to(device);
-}
-
-// Log-probabilities of all samples' tokens under a decoder, without gradients.
-template <typename Store>
-void score_tokens(const models::Decoder& decoder, std::vector<Group>& groups, double temperature,
-                  int64_t max_rows, const Store& store) {
-  const at::NoGradGuard no_gradients;
-  for (MicroBatch& micro : pack_groups(groups, max_rows)) {
-    const at::Tensor hidden = decoder.forward_packed(micro.batch);
-    const at::Tensor log_probs =
-        decoder.token_log_probs(hidden, micro.rows, micro.tokens, temperature).log_probs_N.cpu();
-    const float* numbers = log_probs.const_data_ptr<float>();
-    for (const PackedSample& packed : micro.samples)
-      store(*packed.sample,
-            std::vector<float>(numbers + packed.begin, numbers + packed.begin + packed.sample->length()));
-  }
-}
-
-// Prompt and response tokens, a prompt counted with each of its responses.
-int64_t tokens_of(const std::vector<Group>& groups) {
-  int64_t tokens = 0;
-  for (const Group& group : groups)
-    for (const Sample& sample : group.samples)
-      tokens += static_cast<int64_t>(group.prompt.size()) + sample.length();
-  return tokens;
-}
-
-}  // namespace
 
 OnlineStep::OnlineStep(StepContext& context, const data::DataConfig& data,
                        const rollout::RolloutConfig& rollout, const algorithms::AlgorithmConfig& algorithm,
@@ -83,16 +43,16 @@ observe::Metrics OnlineStep::run(int64_t step, int64_t total_steps) {
     stages.run("ref", session.has(Role::reference), [&] { reference_log_probs(groups); });
   }
   stages.run("exchange", [&] { groups = send_to(roles.actor, std::move(groups)); });
-  if (several_updates()) stages.run("old_log_prob", is_actor, [&] { old_log_probs(groups); });
+  // With one update a step the policy that is updated is the one that sampled.
+  if (updates_per_step() > 1) stages.run("old_log_prob", is_actor, [&] { old_log_probs(groups); });
   stages.run("adv", is_actor, [&] { advantages(groups); });
   stages.run("update_actor", is_actor, [&] { update_actor(groups, step, total_steps); });
   stages.run("update_weights", [&] { publish_weights(context_.models, session); });
   return metrics_.reduce(session.world());
 }
 
-// With one update a step the policy that is updated is the one that sampled.
-bool OnlineStep::several_updates() const {
-  return actor_.ppo_epochs > 1 || mini_batch_size_ < data_.train_batch_size;
+int64_t OnlineStep::updates_per_step() const {
+  return actor_.ppo_epochs * ((data_.train_batch_size + mini_batch_size_ - 1) / mini_batch_size_);
 }
 
 // This rank's share of the batch's prompts, each answered n times.
@@ -240,6 +200,8 @@ void OnlineStep::update_mini_batch(std::span<Group> groups, double lr) {
   totals.sequences = counts[0].item<int64_t>();
   totals.tokens = counts[1].item<int64_t>();
 
+  // A step's loss is the mean over its updates.
+  const double part = 1.0 / static_cast<double>(updates_per_step());
   models.actor_parameters->zero_gradients();
   for (MicroBatch& micro : pack_groups(groups, actor_.ppo_max_token_len_per_rank)) {
     const auto tokens = [&](const auto& value) { return per_token(micro, device, value); };
@@ -256,27 +218,27 @@ void OnlineStep::update_mini_batch(std::span<Group> groups, double lr) {
     const at::Tensor sampled =
         tokens([](const Sample& s, int64_t t) { return s.rollout_log_probs[static_cast<size_t>(t)]; });
     const at::Tensor old =
-        several_updates()
+        updates_per_step() > 1
             ? tokens([](const Sample& s, int64_t t) { return s.old_log_probs[static_cast<size_t>(t)]; })
             : log_probs.detach();
     auto policy = losses::policy_loss(log_probs, old, advantages, weights, share, constants);
     at::Tensor loss = policy.loss;
-    metrics_.sum("actor/pg_loss", policy.loss.item<double>());
-    metrics_.sum("actor/pg_clipfrac", policy.clipped);
-    metrics_.sum("actor/pg_clipfrac_lower", policy.clipped_lower);
-    metrics_.sum("actor/ppo_kl", policy.kl_to_old);
+    metrics_.sum("actor/pg_loss", part * policy.loss.item<double>());
+    metrics_.sum("actor/pg_clipfrac", part * policy.clipped);
+    metrics_.sum("actor/pg_clipfrac_lower", part * policy.clipped_lower);
+    metrics_.sum("actor/ppo_kl", part * policy.kl_to_old);
     if (constants.use_kl_loss) {
       const at::Tensor reference =
           tokens([](const Sample& s, int64_t t) { return s.ref_log_probs[static_cast<size_t>(t)]; });
       const at::Tensor kl =
           (losses::kl_estimate(log_probs, reference, constants.kl_loss_type) * weights).sum();
       loss = loss + constants.kl_loss_coef * kl;
-      metrics_.sum("actor/kl_loss", kl.item<double>());
+      metrics_.sum("actor/kl_loss", part * kl.item<double>());
     }
     if (constants.entropy_coeff != 0.0) {
       const at::Tensor bonus = (entropy * weights).sum();
       loss = loss - constants.entropy_coeff * bonus;
-      metrics_.sum("actor/entropy_loss", bonus.item<double>());
+      metrics_.sum("actor/entropy_loss", part * bonus.item<double>());
     }
     loss.backward();
     const at::Tensor apart = (old.exp() - sampled.exp()).abs();

@@ -35,7 +35,7 @@ class OnlineStep {
   void update_mini_batch(std::span<Group> groups, double lr);
 
   std::vector<Group> send_to(const std::vector<int>& ranks, std::vector<Group> groups);
-  bool several_updates() const;
+  int64_t updates_per_step() const;
 
   StepContext& context_;
   const data::DataConfig data_;

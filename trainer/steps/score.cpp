@@ -1,4 +1,4 @@
-#include "trainer/score.h"
+#include "trainer/steps/score.h"
 
 #include <ATen/core/grad_mode.h>
 
@@ -9,7 +9,7 @@
 #include "trainer/steps/packing.h"
 #include "trainer/weights/hf_checkpoint.h"
 
-namespace trireme {
+namespace trireme::steps {
 
 void score_texts(const std::string& folder, std::istream& in, std::ostream& out) {
   const at::NoGradGuard no_gradients;
@@ -22,8 +22,8 @@ void score_texts(const std::string& folder, std::istream& in, std::ostream& out)
     const std::vector<int32_t> tokens = tokenizer->encode(line);
     nlohmann::ordered_json result{{"tokens", tokens}, {"log_probs", nlohmann::json::array()}};
     if (tokens.size() > 1) {
-      const std::vector<steps::Example> examples{{{tokens[0]}, {tokens.begin() + 1, tokens.end()}}};
-      const auto micro = steps::pack_examples(examples, static_cast<int64_t>(tokens.size()));
+      const std::vector<Example> examples{{{tokens[0]}, {tokens.begin() + 1, tokens.end()}}};
+      const auto micro = pack_examples(examples, static_cast<int64_t>(tokens.size()));
       const at::Tensor log_probs =
           decoder.token_log_probs(decoder.forward_packed(micro[0].batch), micro[0].rows, micro[0].tokens, 1.0)
               .log_probs_N;
@@ -34,4 +34,4 @@ void score_texts(const std::string& folder, std::istream& in, std::ostream& out)
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::steps
