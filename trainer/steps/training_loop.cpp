@@ -317,8 +317,9 @@ void TrainingLoop::write_summary() {
     if (state_.results.contains(key))
       print(fmt::format("{:<20}{:>6.1f} %  of {} held-out problems", label, 100 * state_.results.at(key),
                         context_.problems.val.size()));
-  print(fmt::format("{:<20}{:>8} tok/s", "throughput",
-                    observe::with_thousands(summary["tokens_per_second"].get<double>())));
+  if (token_seconds_ > 0)  // a run that was complete already made no step
+    print(fmt::format("{:<20}{:>8} tok/s", "throughput",
+                      observe::with_thousands(summary["tokens_per_second"].get<double>())));
   std::vector<std::pair<double, std::string>> parts;
   for (const auto& [stage, seconds] : seconds_) parts.emplace_back(seconds, stage);
   std::sort(parts.rbegin(), parts.rend());
@@ -326,7 +327,7 @@ void TrainingLoop::write_summary() {
   for (const auto& [seconds, stage] : parts)
     if (seconds >= 0.1)
       where += fmt::format("{}{} {:.1f} s", where.empty() ? "" : " | ", observe::stage_label(stage), seconds);
-  print(fmt::format("{:<20}{}", "time", where));
+  if (!where.empty()) print(fmt::format("{:<20}{}", "time", where));
   print(fmt::format("{:<20}{}", "run folder", config_.run_dir));
 }
 
