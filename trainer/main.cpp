@@ -17,7 +17,6 @@
 #include <string>
 
 #include <ATen/Context.h>
-#include <ATen/Parallel.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
@@ -126,7 +125,6 @@ ExitStatus run_rank(const plan::RankEnv& env, plan::RankPage& page) {
       config::load((std::filesystem::path(env.run_dir) / "config.toml").string(), {}, config::Paths::ignore);
   log::start(log::level_from(config.run.log_level),
              env.num_ranks > 1 ? fmt::format("rank {}", env.rank) : "");
-  if (config.run.threads_per_rank > 0) at::set_num_threads(static_cast<int>(config.run.threads_per_rank));
   const at::Device device = choose_device(config.run.device, env);
   page.set_phase("start", 0);
 

@@ -185,12 +185,11 @@ bool TrainingLoop::run_phase(const Phase& phase) {
     ++metric_step_;
     page_.set_step(state_.step);
     if (phase.test_freq > 0 && state_.step % phase.test_freq == 0 && state_.step < phase.total_steps)
-      evaluation_["eval"] = evaluate(fmt::format("step {}", state_.step), context_.problems.val, true);
+      evaluate(fmt::format("step {}", state_.step), context_.problems.val, true);
     const bool done = phase.finished && phase.finished(state_.step);
     observe::Metrics all = metrics;
     all.merge(evaluation_);
     evaluation_.clear();
-    all.erase("eval");
     for (auto& sink : sinks_) sink->write(metric_step_, all);
     if (asked_to_stop()) {
       print("asked to stop: writing a checkpoint");
