@@ -22,7 +22,8 @@ ALLOWED = {
     # Leaves: what the launcher, or every other part, builds on.
     "trainer/config": ["runtime/base"],  # and the *_config.h of every other part
     "trainer/costs": ["runtime/base"],
-    "trainer/data": ["runtime/base"],
+    "trainer/chat": ["runtime/base"],
+    "trainer/data": ["runtime/base", "trainer/chat"],
     "trainer/losses": ["runtime/base"],
     "trainer/algorithms": ["runtime/base", "trainer/losses"],
     "trainer/models": ["runtime/*"],
@@ -57,7 +58,7 @@ UNSEEN = [
     (re.compile(r"launcher(/|$)"), [("Torch", TORCH), ("MPI", MPI), ("CUDA", CUDA)]),
     (re.compile(r"runtime/(base|plan)$"), [("Torch", TORCH), ("MPI", MPI), ("CUDA", CUDA)]),
     (re.compile(r"runtime/(observe|comm|placement)$"), [("Torch", TORCH)]),
-    (re.compile(r"trainer/(config|costs|data)$"), [("Torch", TORCH), ("MPI", MPI), ("CUDA", CUDA)]),
+    (re.compile(r"trainer/(config|costs|chat|data)$"), [("Torch", TORCH), ("MPI", MPI), ("CUDA", CUDA)]),
 ]
 # Headers that include everything: minutes of build time. <ATen/ops/NAME.h> is what is needed.
 TOO_WIDE = {"torch/torch.h", "torch/extension.h", "torch/all.h", "ATen/ATen.h", "ATen/Functions.h"}
