@@ -38,7 +38,11 @@ ALLOWED = {
         "trainer/evaluation", "trainer/optim", "trainer/weights", "trainer/models", "trainer/sharding",
         "trainer/data",
     ],
-    "trainer": ["runtime/*", "trainer/config", "trainer/steps", "trainer/data", "trainer/rewards", "trainer/models"],
+    "trainer/commands": [
+        "runtime/*", "trainer/config", "trainer/steps", "trainer/rollout", "trainer/rewards", "trainer/weights",
+        "trainer/models", "trainer/data", "trainer/chat",
+    ],
+    "trainer": ["runtime/base", "trainer/commands"],
     "launcher/topology": ["runtime/base", "runtime/plan"],
     "launcher/console": ["runtime/base"],
     "launcher/backends": ["runtime/base", "runtime/plan"],

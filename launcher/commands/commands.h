@@ -7,7 +7,7 @@
 
 namespace trireme::commands {
 
-/// Without the program's name; the first is the sub-command's.
+/// Without the program's name; the first is the command's.
 using Arguments = std::vector<std::string>;
 
 int run(const Arguments& arguments);

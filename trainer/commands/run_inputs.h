@@ -1,0 +1,27 @@
+// What a configuration names and a run reads before it starts: tokenizer, model shape, problems.
+#pragma once
+
+#include <memory>
+
+#include "trainer/config/run_config.h"
+#include "trainer/data/problem.h"
+#include "trainer/data/tokenizer.h"
+#include "trainer/models/decoder_shape.h"
+
+namespace trireme::commands {
+
+/// The model's own, or model.tokenizer_path's; bytes for a model from random weights.
+std::shared_ptr<const data::Tokenizer> make_tokenizer(const models::ModelConfig& model);
+
+/// Of model.path, else as model.init says. Throws invalid_config if the tokenizer has more ids than it.
+models::DecoderShape make_shape(const models::ModelConfig& model, const data::Tokenizer& tokenizer);
+
+/// Everything in the data that can be wrong without a tokenizer at hand, which takes longer to read. Throws
+/// invalid_config with all mistakes.
+data::ProblemSet read_problems(const config::RunConfig& config);
+
+/// Drops or refuses prompts that are too long, as the configuration says.
+void check_lengths(data::ProblemSet& problems, const config::RunConfig& config,
+                   const data::Tokenizer& tokenizer);
+
+}  // namespace trireme::commands
