@@ -1,5 +1,5 @@
-# cmake --install and cpack: the two programs with LibTorch beside them, in a tree that may be moved anywhere.
-#   bin/   lib/trireme/ (LibTorch and what it loads)   share/trireme/configs/   share/doc/trireme/
+# cmake --install and cpack: the two programs with LibTorch and Arrow beside them, in a tree that may be moved anywhere.
+#   bin/   lib/trireme/ (LibTorch, Arrow and what they load)   share/trireme/configs/   share/doc/trireme/
 # Open MPI, fmt, spdlog and PCRE2 come from the system, as for the build; so does, in a build with
 # CUDA, NVIDIA's toolkit.
 set(_bundle lib/trireme)
@@ -30,6 +30,8 @@ foreach(library IN LISTS _bundled_nvidia)
     install(PROGRAMS ${_found} DESTINATION ${_bundle})
   endif()
 endforeach()
+install(PROGRAMS ${TRIREME_ARROW}/libarrow.so.${TRIREME_ARROW_SO} ${TRIREME_ARROW}/libparquet.so.${TRIREME_ARROW_SO}
+  DESTINATION ${_bundle})
 
 install(DIRECTORY configs/ DESTINATION share/trireme/configs FILES_MATCHING PATTERN "*.toml")
 install(DIRECTORY docs/ DESTINATION share/doc/trireme FILES_MATCHING PATTERN "*.md")
@@ -44,6 +46,10 @@ foreach(package IN LISTS _licensed)
     install(DIRECTORY ${_found}/ DESTINATION share/doc/trireme/licences/${package})
   endif()
 endforeach()
+file(GLOB _found ${TRIREME_ARROW}/../pyarrow-*.dist-info/licenses)
+if(_found)
+  install(DIRECTORY ${_found}/ DESTINATION share/doc/trireme/licences/pyarrow)
+endif()
 
 set(CPACK_GENERATOR TGZ DEB)
 set(CPACK_PACKAGE_NAME trireme)
@@ -61,7 +67,7 @@ find_program(TRIREME_SHLIBDEPS dpkg-shlibdeps)
 if(TRIREME_SHLIBDEPS)
   # The names and versions of the system's libraries, as this machine has them.
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${TRIREME_TORCH}/lib)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${TRIREME_TORCH}/lib ${TRIREME_ARROW})
   file(GLOB _found ${_beside_torch}/nvidia/*/lib)
   list(APPEND CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${_found} ${CUDAToolkit_LIBRARY_DIR})
 else()
