@@ -49,7 +49,7 @@ Decoder::Decoder(const DecoderShape& shape, ParameterSet& parameters, at::Scalar
       parameters_(parameters),
       compute_dtype_(compute_dtype),
       dims_{shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim} {
-  compute_flat_ = compute_dtype == at::kFloat
+  compute_flat_ = compute_dtype == parameters.dtype()
                       ? parameters.flat()
                       : at::empty_like(parameters.flat(), parameters.flat().options().dtype(compute_dtype));
   rope_ = rope_table(shape);
@@ -85,7 +85,7 @@ Weight Decoder::weight_at(const std::string& first, int64_t rows, int64_t column
 }
 
 void Decoder::refresh() {
-  if (compute_dtype_ != at::kFloat) compute_flat_.copy_(parameters_.flat());
+  if (compute_dtype_ != parameters_.dtype()) compute_flat_.copy_(parameters_.flat());
 }
 
 BatchPlan Decoder::plan_of(const ForwardBatch& batch) const {

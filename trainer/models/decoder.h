@@ -1,7 +1,7 @@
 // The Qwen2 decoder, described once, for rollout and for training.
 //
-// Weights live in a ParameterSet (fp32 masters in one flat buffer, named as Hugging Face names them);
-// a Decoder borrows them. Compute runs in `compute_dtype`.
+// Weights live in a ParameterSet (one flat buffer, named as Hugging Face names them); a Decoder borrows them.
+// Compute runs in `compute_dtype`: in the set's own buffer where that is its dtype, else in a copy.
 //
 // Legend: T rows, D hidden_size, V vocab_size, N chosen (row, token) pairs.
 #pragma once
@@ -31,8 +31,8 @@ class Decoder {
   at::ScalarType compute_dtype() const { return compute_dtype_; }
   at::Device device() const { return parameters_.device(); }
 
-  /// Takes the masters' present values into the compute copy (nothing to do in fp32, where they are one
-  /// buffer). Call after every change of the parameters.
+  /// Takes the parameters' present values into the compute copy (nothing to do where they are one buffer).
+  /// Call after every change of the parameters.
   void refresh();
 
   /// Rollout: writes each row's key and value to its slot, returns the last norm's output, [T, D].
@@ -65,7 +65,7 @@ class Decoder {
   DecoderShape shape_;
   ParameterSet& parameters_;
   at::ScalarType compute_dtype_;
-  at::Tensor compute_flat_;  // the masters themselves in fp32
+  at::Tensor compute_flat_;  // the set's own buffer where its dtype is compute_dtype
   AttentionDims dims_;
   at::Tensor rope_;  // [max positions, head_dim] cos | sin, fp32, host
   Weight embedding_, final_norm_, head_;

@@ -108,22 +108,33 @@ DecoderShape DecoderShape::from_json(const nlohmann::json& config, const std::st
       mistakes.add("head_dim", fmt::format("{} must be even and at most 256", shape.head_dim));
   }
   mistakes.throw_if_any(where + ": this model cannot be used");
+  shape.config_text = config.dump();
   return shape;
 }
 
 DecoderShape DecoderShape::from_folder(const std::string& folder) {
   const auto path = (std::filesystem::path(folder) / "config.json").string();
+  const std::string text = files::read(path);
   nlohmann::json config;
   try {
-    config = nlohmann::json::parse(files::read(path));
+    config = nlohmann::json::parse(text);
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorCode::corrupt_data, "{} is not valid JSON: {}", path, error.what());
   }
-  return from_json(config, path);
+  DecoderShape shape = from_json(config, path);
+  shape.config_text = text;  // with its fields in their order
+  return shape;
 }
 
 nlohmann::ordered_json DecoderShape::to_json(const std::string& torch_dtype) const {
   nlohmann::ordered_json config;
+  if (!config_text.empty()) {
+    config = nlohmann::ordered_json::parse(config_text);
+    // Newer checkpoints call it "dtype".
+    if (config.contains("dtype")) config["dtype"] = torch_dtype;
+    if (config.contains("torch_dtype") || !config.contains("dtype")) config["torch_dtype"] = torch_dtype;
+    return config;
+  }
   config["architectures"] = {"Qwen2ForCausalLM"};
   config["model_type"] = model_type;
   config["vocab_size"] = vocab_size;

@@ -22,13 +22,15 @@ struct DecoderShape {
   double rope_theta = 10000.0;
   double initializer_range = 0.02;  // 0: see ParameterSet::initialize
   bool tie_word_embeddings = false;
+  std::string config_text;  // the config.json it was read from; empty for a model made here
 
   int64_t num_parameters() const;
   /// Reads config.json's object. Throws invalid_config naming every field that is missing, out of
   /// range or not supported (another model_type, sliding windows, rope scaling, ...).
   static DecoderShape from_json(const nlohmann::json& config, const std::string& where);
   static DecoderShape from_folder(const std::string& folder);
-  /// A config.json that `transformers` loads as Qwen2ForCausalLM.
+  /// A config.json that `transformers` loads: the object it was read from with only its dtype replaced, or
+  /// one written from the fields above.
   nlohmann::ordered_json to_json(const std::string& torch_dtype) const;
 };
 

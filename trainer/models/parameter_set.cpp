@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include "runtime/base/error.h"
@@ -71,13 +72,16 @@ std::vector<ParameterSpec> parameter_specs(const DecoderShape& shape) {
   return specs;
 }
 
-ParameterSet::ParameterSet(std::vector<ParameterSpec> specs, at::Device device) : specs_(std::move(specs)) {
+ParameterSet::ParameterSet(std::vector<ParameterSpec> specs, at::Device device, at::ScalarType dtype)
+    : specs_(std::move(specs)) {
+  TRIREME_CHECK(dtype == at::kFloat || dtype == at::kBFloat16, "parameters are fp32 or bf16, not {}",
+                c10::toString(dtype));
   for (size_t i = 0; i < specs_.size(); ++i) {
     offsets_.push_back(num_parameters_);
     TRIREME_CHECK(index_.emplace(specs_[i].name, i).second, "two parameters are named {}", specs_[i].name);
     num_parameters_ += specs_[i].numel();
   }
-  flat_ = at::zeros({num_parameters_}, at::TensorOptions().dtype(at::kFloat).device(device));
+  flat_ = at::empty({num_parameters_}, at::TensorOptions().dtype(dtype).device(device));
   for (size_t i = 0; i < specs_.size(); ++i)
     views_.push_back(flat_.narrow(0, offsets_[i], specs_[i].numel()).view(specs_[i].shape));
 }
@@ -89,6 +93,8 @@ size_t ParameterSet::index_of(const std::string& name) const {
 }
 
 void ParameterSet::enable_gradients() {
+  TRIREME_CHECK(dtype() == at::kFloat, "only fp32 parameters are trained, these are {}",
+                c10::toString(dtype()));
   if (!gradient_.defined()) gradient_ = at::zeros({num_parameters_}, flat_.options());
 }
 
@@ -100,8 +106,9 @@ void ParameterSet::zero_gradients() {
 void ParameterSet::initialize(uint64_t seed, const DecoderShape& shape, double embedding_std) {
   const double std = shape.initializer_range;
   using Kind = ParameterSpec::Kind;
-  const at::Tensor host =
-      flat_.is_cpu() ? flat_ : at::zeros({num_parameters_}, at::TensorOptions().dtype(at::kFloat));
+  // Drawn in fp32 on the host: bf16 sets and other devices get the same numbers, rounded.
+  const bool in_place = flat_.is_cpu() && dtype() == at::kFloat;
+  const at::Tensor host = in_place ? flat_ : at::empty({num_parameters_}, at::kFloat);
   for (size_t i = 0; i < specs_.size(); ++i) {
     const ParameterSpec& spec = specs_[i];
     const at::Tensor view = host.narrow(0, offsets_[i], spec.numel());
@@ -125,12 +132,12 @@ void ParameterSet::initialize(uint64_t seed, const DecoderShape& shape, double e
       }
     }
   }
-  if (!flat_.is_cpu()) flat_.copy_(host);
+  if (!in_place) flat_.copy_(host);
 }
 
 uint64_t ParameterSet::checksum() const {
   const at::Tensor host = flat_.cpu();
-  return XXH3_64bits(host.data_ptr<float>(), static_cast<size_t>(host.numel()) * sizeof(float));
+  return XXH3_64bits(host.const_data_ptr(), host.nbytes());
 }
 
 }  // namespace trireme::models

@@ -1,6 +1,6 @@
-// A model's trainable state: fp32 masters laid end to end in one flat buffer, each under its Hugging
-// Face name, with a gradient buffer of the same layout. One buffer makes the all-reduce, the norm,
-// the optimizer, a copy and a checksum one call each.
+// A model's state: parameters laid end to end in one flat buffer, each under its Hugging Face name, with a
+// gradient buffer of the same layout. One buffer makes the all-reduce, the norm, the optimizer, a copy and a
+// checksum one call each. What is trained is fp32; a set that is only read may be bf16.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,13 @@ std::vector<ParameterSpec> parameter_specs(const DecoderShape& shape);
 
 class ParameterSet {
  public:
-  /// All zeros.
-  ParameterSet(std::vector<ParameterSpec> specs, at::Device device);
+  /// `dtype` is fp32, or bf16 for a set that will not be trained. Values are undefined until they are loaded,
+  /// initialized or copied into flat().
+  ParameterSet(std::vector<ParameterSpec> specs, at::Device device, at::ScalarType dtype = at::kFloat);
 
   size_t size() const { return specs_.size(); }
   const ParameterSpec& spec(size_t i) const { return specs_[i]; }
-  /// A view into flat(), fp32, without a graph.
+  /// A view into flat(), without a graph.
   const at::Tensor& parameter(size_t i) const { return views_[i]; }
   /// Throws internal if there is none of that name.
   const at::Tensor& parameter(const std::string& name) const { return views_[index_of(name)]; }
@@ -47,8 +48,9 @@ class ParameterSet {
   int64_t offset(size_t i) const { return offsets_[i]; }
   int64_t num_parameters() const { return num_parameters_; }
   at::Device device() const { return flat_.device(); }
+  at::ScalarType dtype() const { return flat_.scalar_type(); }
 
-  /// Allocates the gradient (fp32, zero). Call before a Decoder that shall train is built.
+  /// Allocates the gradient (zero); the set must be fp32. Call before a Decoder that shall train is built.
   void enable_gradients();
   bool has_gradients() const { return gradient_.defined(); }
   /// Backward passes add into it.
@@ -62,7 +64,7 @@ class ParameterSet {
   /// residual stream are scaled by (2 layers)^-0.5.
   void initialize(uint64_t seed, const DecoderShape& shape, double embedding_std = 0.0);
 
-  /// XXH3 of the masters' bytes: equal sets have equal sums.
+  /// XXH3 of the parameters' bytes: equal sets of one dtype have equal sums.
   uint64_t checksum() const;
 
  private:

@@ -174,21 +174,5 @@ TEST(Decoder, RefusesPositionsBeyondTheModel) {
   EXPECT_THROW((void)decoder.forward_packed(packed({history(257, 1)})), Error);
 }
 
-TEST(ParameterSet, InitializesTheSameFromOneSeedAndOtherwiseFromAnother) {
-  const DecoderShape shape = tiny_shape();
-  ParameterSet a(parameter_specs(shape), at::kCPU), b(parameter_specs(shape), at::kCPU),
-      c(parameter_specs(shape), at::kCPU);
-  a.initialize(1, shape);
-  b.initialize(1, shape);
-  c.initialize(2, shape);
-  EXPECT_EQ(a.checksum(), b.checksum());
-  EXPECT_NE(a.checksum(), c.checksum());
-  EXPECT_EQ(a.num_parameters(), shape.num_parameters());
-  const at::Tensor& q = a.parameter("model.layers.0.self_attn.q_proj.weight");
-  EXPECT_NEAR(q.std().item<double>(), 0.3, 0.03);
-  EXPECT_NEAR(q.mean().item<double>(), 0.0, 0.04);
-  EXPECT_EQ(a.parameter("model.norm.weight").min().item<double>(), 1.0);
-}
-
 }  // namespace
 }  // namespace trireme::models
