@@ -64,6 +64,7 @@ ExitStatus run_rank(const plan::RankEnv& env, plan::RankPage& page) {
                                      config.model.dtype == "fp32" ? at::kFloat : at::kBFloat16, device,
                                      session, config.rollout, tokenizer->stop_ids(),
                                      config.data.max_prompt_length + config.data.max_response_length);
+    models.generation_config = read_generation_config(config.model);
   });
   steps::StepContext context{session, stages, models, *tokenizer, *reward, problems, config.run.seed};
   steps::TrainingLoop loop(context,

@@ -1,6 +1,9 @@
 #include "trainer/commands/run_inputs.h"
 
+#include <filesystem>
+
 #include "runtime/base/error.h"
+#include "runtime/base/files.h"
 #include "runtime/base/log.h"
 #include "trainer/data/problem_set.h"
 #include "trainer/rewards/reward.h"
@@ -35,6 +38,11 @@ models::DecoderShape make_shape(const models::ModelConfig& model, const data::To
   shape.initializer_range = init.initializer_range;
   shape.tie_word_embeddings = init.tie_word_embeddings;
   return shape;
+}
+
+std::string read_generation_config(const models::ModelConfig& model) {
+  const auto path = std::filesystem::path(model.path) / "generation_config.json";
+  return !model.path.empty() && std::filesystem::exists(path) ? files::read(path) : "";
 }
 
 data::ProblemSet read_problems(const config::RunConfig& config) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "trainer/config/run_config.h"
 #include "trainer/data/problem.h"
@@ -15,6 +16,9 @@ std::shared_ptr<const data::Tokenizer> make_tokenizer(const models::ModelConfig&
 
 /// Of model.path, else as model.init says. Throws invalid_config if the tokenizer has more ids than it.
 models::DecoderShape make_shape(const models::ModelConfig& model, const data::Tokenizer& tokenizer);
+
+/// The text of model.path's generation_config.json; empty if there is none.
+std::string read_generation_config(const models::ModelConfig& model);
 
 /// Everything in the data that can be wrong without a tokenizer at hand, which takes longer to read. Throws
 /// invalid_config with all mistakes.

@@ -14,6 +14,7 @@ namespace trireme::steps {
 
 struct RoleModels {
   models::DecoderShape shape;
+  std::string generation_config;  // the text that model.path brings, carried into checkpoints
   at::ScalarType compute_dtype = at::kFloat;
 
   // On actor ranks.

@@ -17,6 +17,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kMastersFile = "masters.safetensors";
+
 void copy_into(at::Tensor& target, const std::map<std::string, at::Tensor>& tensors, const std::string& name,
                const std::string& path) {
   const auto found = tensors.find(name);
@@ -27,17 +29,23 @@ void copy_into(at::Tensor& target, const std::map<std::string, at::Tensor>& tens
 
 }  // namespace
 
+std::string masters_of(const std::string& folder) {
+  const auto masters = fs::path(folder) / "trainer" / kMastersFile;
+  return fs::exists(masters) ? masters.string() : folder;
+}
+
 void save(const std::string& folder, const RunState& state, RoleModels& models,
           const data::Tokenizer& tokenizer, session::Session& session) {
   if (session.rank() != session.roles().actor.front()) return;
   checkpoint::write_folder(folder, [&](const std::string& inside) {
     weights::save(inside, models.shape, *models.actor_parameters, models.compute_dtype,
-                  {tokenizer.stop_ids(), std::nullopt, tokenizer.pad_id()});
+                  {.generation_config = models.generation_config,
+                   .special = {tokenizer.stop_ids(), std::nullopt, tokenizer.pad_id()}});
     tokenizer.save(inside);
     const auto trainer = fs::path(inside) / "trainer";
     fs::create_directory(trainer);
     if (models.compute_dtype != at::kFloat)  // in fp32 model.safetensors is the masters
-      weights::write_tensors(trainer / "masters.safetensors", {{"masters", models.actor_parameters->flat()}});
+      weights::save_file(trainer / kMastersFile, models.shape, *models.actor_parameters, at::kFloat);
     weights::write_tensors(trainer / "optimizer.safetensors",
                            {{"first_moment", models.optimizer->first_moment()},
                             {"second_moment", models.optimizer->second_moment()}});
@@ -56,11 +64,7 @@ void save(const std::string& folder, const RunState& state, RoleModels& models,
 namespace {
 
 void load_masters(const std::string& folder, const RoleModels& models, models::ParameterSet& parameters) {
-  const auto masters = fs::path(folder) / "trainer" / "masters.safetensors";
-  if (fs::exists(masters))
-    copy_into(parameters.flat(), weights::read_tensors(masters), "masters", masters);
-  else
-    weights::load(folder, models.shape, parameters);
+  weights::load(masters_of(folder), models.shape, parameters);
 }
 
 }  // namespace

@@ -30,6 +30,10 @@ struct RunState {
 void save(const std::string& folder, const RunState& state, RoleModels& models,
           const data::Tokenizer& tokenizer, session::Session& session);
 
+/// Where a checkpoint's fp32 weights lie, as weights::load takes it: beside the folder's own where those are
+/// rounded.
+std::string masters_of(const std::string& folder);
+
 /// What a checkpoint says of itself. Local. Throws corrupt_data naming the file, invalid_config if it belongs
 /// to a run with another seed.
 RunState read_state(const std::string& folder, uint64_t seed);

@@ -1,197 +1,183 @@
 #include "trainer/weights/hf_checkpoint.h"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <map>
-#include <memory>
-#include <set>
 
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/error.h"
 #include "runtime/base/files.h"
 #include "trainer/weights/safetensors.h"
 #include "trainer/weights/tensors.h"
+#include "trainer/weights/weight_files.h"
 
 namespace trireme::weights {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kSingleFile = "model.safetensors";
-constexpr const char* kIndexFile = "model.safetensors.index.json";
-constexpr const char* kHead = "lm_head.weight";
-constexpr const char* kEmbedding = "model.embed_tokens.weight";
+constexpr int64_t kPartElements = 1 << 20;  // read at a time, by one thread
 
-struct Source {
-  const SafetensorsReader* file = nullptr;
-  const TensorInfo* tensor = nullptr;
-  std::string where() const { return fmt::format("{}: tensor {}", file->path(), tensor->name); }
+/// Elements [first, first + target.numel()) of a tensor in a file, and where they belong.
+struct Part {
+  const WeightFiles::Place* place;
+  int64_t first;
+  at::Tensor target;
 };
 
-/// The folder's files, and each tensor's place under the decoder's name for it.
-struct Checkpoint {
-  std::vector<std::unique_ptr<SafetensorsReader>> files;
-  std::map<std::string, Source> tensors;
-};
-
-std::string list_shape(const std::vector<int64_t>& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
+std::vector<Part> parts_of(const WeightFiles& files, models::ParameterSet& parameters) {
+  std::vector<Part> parts;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const int64_t count = parameters.spec(i).numel();
+    const WeightFiles::Place& place = files.place(parameters.spec(i).name);
+    for (int64_t first = 0; first < count; first += kPartElements)
+      parts.push_back({&place, first,
+                       parameters.flat().narrow(0, parameters.offset(i) + first,
+                                                std::min(kPartElements, count - first))});
+  }
+  return parts;
 }
 
-/// tensor -> shard, as the index says.
-std::map<std::string, std::string> read_index(const std::string& path) {
-  nlohmann::json index;
-  try {
-    index = nlohmann::json::parse(files::read(path));
-  } catch (const nlohmann::json::parse_error& error) {  // its text quotes bytes that may be no text
-    fail(ErrorCode::corrupt_data, "{} is not valid JSON: see byte {}", path, error.byte);
-  } catch (const nlohmann::json::exception&) {
-    fail(ErrorCode::corrupt_data, "{} is not valid JSON: a number is too large", path);
+void read_into(const WeightFiles::Place& place, int64_t first, const at::Tensor& host) {
+  place.file->read(*place.tensor, static_cast<uint64_t>(first * host.element_size()),
+                   {static_cast<std::byte*>(host.mutable_data_ptr()), host.nbytes()});
+}
+
+/// One after the other; `buffer` is kept between parts of one type.
+void read_part(const Part& part, at::Tensor& buffer) {
+  const at::ScalarType type = scalar_type(part.place->tensor->dtype, part.place->where());
+  if (part.target.is_cpu() && part.target.scalar_type() == type)
+    return read_into(*part.place, part.first, part.target);
+  if (!buffer.defined() || buffer.scalar_type() != type)
+    buffer = at::empty({kPartElements}, at::TensorOptions().dtype(type));
+  const at::Tensor read = buffer.narrow(0, 0, part.target.numel());
+  read_into(*part.place, part.first, read);
+  part.target.copy_(read);
+}
+
+/// The tensors of each shard, in order; a tensor that is larger than a shard has one alone.
+std::vector<std::vector<models::ParameterSpec>> cut_into_shards(std::vector<models::ParameterSpec> specs,
+                                                                int64_t element_bytes, int64_t max_bytes) {
+  std::vector<std::vector<models::ParameterSpec>> shards(1);
+  int64_t used = 0;
+  for (auto& spec : specs) {
+    const int64_t bytes = spec.numel() * element_bytes;
+    if (used > 0 && used + bytes > max_bytes) {
+      shards.emplace_back();
+      used = 0;
+    }
+    used += bytes;
+    shards.back().push_back(std::move(spec));
   }
-  const auto is_string = [](const nlohmann::json& value) { return value.is_string(); };
-  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object() ||
-      !std::ranges::all_of(index["weight_map"], is_string))
-    fail(ErrorCode::corrupt_data, "{}: weight_map must be an object that gives a file for each tensor", path);
-  auto shards = index["weight_map"].get<std::map<std::string, std::string>>();
-  for (const auto& [name, shard] : shards)
-    if (shard.empty() || shard != fs::path(shard).filename().string() || shard == "." || shard == "..")
-      fail(ErrorCode::corrupt_data, "{}: tensor {}: '{}' is not the name of a file in this folder", path,
-           name, shard);
   return shards;
 }
 
-[[noreturn]] void fail_without_weights(const std::string& folder) {
-  if (!fs::is_directory(folder)) fail(ErrorCode::io, "cannot read {}: there is no such folder", folder);
-  const bool pickled = fs::exists(fs::path(folder) / "pytorch_model.bin") ||
-                       fs::exists(fs::path(folder) / "pytorch_model.bin.index.json");
-  fail(ErrorCode::io, "{} holds neither {} nor {}{}", folder, kSingleFile, kIndexFile,
-       pickled ? ". It has weights in PyTorch's pickle format: load and save it once with transformers to "
-                 "convert it"
-               : "");
-}
-
-/// Opens the files; `expected` has the decoder's own names.
-Checkpoint open(const std::string& folder, const models::ParameterSet& expected, Mistakes& mistakes) {
-  Checkpoint checkpoint;
-  const std::string single = (fs::path(folder) / kSingleFile).string();
-  const std::string index = (fs::path(folder) / kIndexFile).string();
-  if (fs::exists(single)) {
-    checkpoint.files.push_back(std::make_unique<SafetensorsReader>(single));
-  } else if (fs::exists(index)) {
-    const auto shards = read_index(index);
-    std::map<std::string, const SafetensorsReader*> opened;
-    for (const auto& [name, shard] : shards) {
-      auto& reader = opened[shard];
-      if (reader == nullptr) {
-        checkpoint.files.push_back(std::make_unique<SafetensorsReader>((fs::path(folder) / shard).string()));
-        reader = checkpoint.files.back().get();
-      }
-      if (reader->find(name) == nullptr)
-        mistakes.add(index, fmt::format("tensor {} is not in {}", name, shard));
-    }
-  } else {
-    fail_without_weights(folder);
-  }
-  for (const auto& file : checkpoint.files)
-    for (const TensorInfo& tensor : file->tensors()) {
-      if (tensor.name.ends_with("rotary_emb.inv_freq")) continue;
-      const std::string prefixed = "model." + tensor.name;
-      const std::string& name = expected.contains(prefixed) ? prefixed : tensor.name;
-      const auto [place, is_new] = checkpoint.tensors.emplace(name, Source{file.get(), &tensor});
-      if (!is_new)
-        mistakes.add(file->path(), fmt::format("tensor {} is also in {} as {}", tensor.name,
-                                               place->second.file->path(), place->second.tensor->name));
-    }
-  return checkpoint;
-}
-
-bool same_bytes(const Source& a, const Source& b) {
-  const auto left = a.file->bytes(*a.tensor), right = b.file->bytes(*b.tensor);
-  return a.tensor->dtype == b.tensor->dtype && left.size() == right.size() &&
-         std::memcmp(left.data(), right.data(), left.size()) == 0;
-}
-
-void check_tensors(const Checkpoint& checkpoint, const std::string& folder, const models::DecoderShape& shape,
-                   const models::ParameterSet& parameters, Mistakes& mistakes) {
-  static const std::set<std::string> readable = {"BF16", "F16", "F32"};
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const auto& spec = parameters.spec(i);
-    const auto found = checkpoint.tensors.find(spec.name);
-    if (found == checkpoint.tensors.end()) {
-      const bool untied_head = spec.name == kHead;
-      mistakes.add(
-          folder,
-          fmt::format("tensor {} is missing{}", spec.name,
-                      untied_head ? "; config.json says that the head is not tied to the embeddings" : ""));
-      continue;
-    }
-    const Source& source = found->second;
-    if (source.tensor->shape != spec.shape)
-      mistakes.add(source.file->path(),
-                   fmt::format("tensor {} has shape {}, config.json asks for {}", source.tensor->name,
-                               list_shape(source.tensor->shape), list_shape(spec.shape)));
-    if (!readable.contains(source.tensor->dtype))
-      mistakes.add(source.file->path(), fmt::format("tensor {} is {}; weights must be BF16, F16 or F32",
-                                                    source.tensor->name, source.tensor->dtype));
-  }
-  for (const auto& [name, source] : checkpoint.tensors) {
-    if (parameters.contains(name)) continue;
-    if (name == kHead && shape.tie_word_embeddings) {
-      const auto embedding = checkpoint.tensors.find(kEmbedding);
-      if (embedding == checkpoint.tensors.end() || same_bytes(source, embedding->second)) continue;
-      mistakes.add(source.file->path(), fmt::format("tensor {} differs from {}, but config.json ties them",
-                                                    source.tensor->name, embedding->second.tensor->name));
-      continue;
-    }
-    mistakes.add(source.file->path(),
-                 fmt::format("tensor {} is left over: the model has none of that name", source.tensor->name));
-  }
-}
-
-}  // namespace
-
-void load(const std::string& folder, const models::DecoderShape& shape, models::ParameterSet& parameters) {
-  Mistakes mistakes;
-  const Checkpoint checkpoint = open(folder, parameters, mistakes);
-  check_tensors(checkpoint, folder, shape, parameters, mistakes);
-  mistakes.throw_if_any(folder + ": these weights do not fit the model");
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const Source& source = checkpoint.tensors.at(parameters.spec(i).name);
-    parameters.parameter(i).copy_(read_tensor(*source.file, *source.tensor));
-  }
-}
-
-void save(const std::string& folder, const models::DecoderShape& shape,
-          const models::ParameterSet& parameters, at::ScalarType dtype, const SpecialTokens& special) {
-  TRIREME_CHECK(dtype == at::kBFloat16 || dtype == at::kFloat, "weights are saved as bf16 or fp32, not {}",
-                c10::toString(dtype));
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) fail(ErrorCode::io, "cannot make the folder {}: {}", folder, error.message());
-  const auto path = [&](const char* name) { return (fs::path(folder) / name).string(); };
-
+void save_shard(const std::string& path, const std::vector<models::ParameterSpec>& specs,
+                const TensorSource& source, at::ScalarType dtype) {
   std::vector<TensorInfo> infos;
-  for (size_t i = 0; i < parameters.size(); ++i)
-    infos.push_back({parameters.spec(i).name, dtype_name(dtype), parameters.spec(i).shape});
-  SafetensorsWriter file(path(kSingleFile), std::move(infos));
-  for (size_t i = 0; i < parameters.size(); ++i)
-    write_tensor(file, parameters.spec(i).name, parameters.parameter(i).to(dtype));
+  for (const auto& spec : specs) infos.push_back({spec.name, dtype_name(dtype), spec.shape});
+  SafetensorsWriter file(path, std::move(infos));
+  for (const auto& spec : specs) write_tensor(file, spec.name, source(spec).to(dtype));
   file.finish();
+}
 
-  auto config = shape.to_json(dtype == at::kFloat ? "float32" : "bfloat16");
+void save_tensors(const fs::path& folder, const models::DecoderShape& shape, const TensorSource& source,
+                  at::ScalarType dtype, int64_t max_shard_bytes) {
+  const auto element_bytes = static_cast<int64_t>(c10::elementSize(dtype));
+  const auto shards = cut_into_shards(models::parameter_specs(shape), element_bytes, max_shard_bytes);
+  if (shards.size() == 1) return save_shard(folder / kSingleFile, shards[0], source, dtype);
+  std::map<std::string, std::string> shard_of;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    save_shard(folder / name, shards[i], source, dtype);
+    for (const auto& spec : shards[i]) shard_of[spec.name] = name;
+  }
+  const int64_t count = shape.num_parameters();
+  const nlohmann::ordered_json index{
+      {"metadata", {{"total_parameters", count}, {"total_size", count * element_bytes}}},
+      {"weight_map", shard_of}};
+  files::write_atomically(folder / kIndexFile, index.dump(2) + "\n");
+}
+
+void save_configurations(const fs::path& folder, const models::DecoderShape& shape, at::ScalarType dtype,
+                         const SaveOptions& options) {
+  const SpecialTokens& special = options.special;
+  auto config = shape.to_json(dtype_word(dtype));
   nlohmann::ordered_json generation = {{"_from_model_config", true}};
-  for (auto* json : {&config, &generation}) {
+  std::vector<nlohmann::ordered_json*> written{&generation};
+  if (shape.config_text.empty()) written.push_back(&config);
+  for (auto* json : written) {
     if (special.bos) (*json)["bos_token_id"] = *special.bos;
     // One id stands alone: older readers of config.json expect no list.
     if (special.eos.size() == 1) (*json)["eos_token_id"] = special.eos[0];
     if (special.eos.size() > 1) (*json)["eos_token_id"] = special.eos;
     if (special.pad) (*json)["pad_token_id"] = *special.pad;
   }
-  files::write_atomically(path("config.json"), config.dump(2) + "\n");
-  if (!special.eos.empty() || !fs::exists(path("generation_config.json")))
-    files::write_atomically(path("generation_config.json"), generation.dump(2) + "\n");
+  files::write_atomically(folder / "config.json", config.dump(2) + "\n");
+  const auto path = folder / "generation_config.json";
+  if (!options.generation_config.empty())
+    files::write_atomically(path, options.generation_config);
+  else if (!special.eos.empty() || !fs::exists(path))
+    files::write_atomically(path, generation.dump(2) + "\n");
+}
+
+}  // namespace
+
+void load(const std::string& path, const models::DecoderShape& shape, models::ParameterSet& parameters) {
+  const WeightFiles files(path, shape);
+  const auto parts = parts_of(files, parameters);
+  const auto read = [&](int64_t begin, int64_t end) {
+    at::Tensor buffer;
+    for (int64_t i = begin; i < end; ++i) read_part(parts[static_cast<size_t>(i)], buffer);
+  };
+  const auto count = static_cast<int64_t>(parts.size());
+  if (parameters.device().is_cpu())
+    at::parallel_for(0, count, 1, read);
+  else
+    read(0, count);
+}
+
+void save(const std::string& folder, const models::DecoderShape& shape, const TensorSource& source,
+          at::ScalarType dtype, const SaveOptions& options) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) fail(ErrorCode::io, "cannot make the folder {}: {}", folder, error.message());
+  save_tensors(folder, shape, source, dtype, options.max_shard_bytes);
+  save_configurations(folder, shape, dtype, options);
+}
+
+namespace {
+
+TensorSource source_of(const models::ParameterSet& parameters) {
+  return [&](const models::ParameterSpec& spec) { return parameters.parameter(spec.name); };
+}
+
+}  // namespace
+
+void save(const std::string& folder, const models::DecoderShape& shape,
+          const models::ParameterSet& parameters, at::ScalarType dtype, const SaveOptions& options) {
+  save(folder, shape, source_of(parameters), dtype, options);
+}
+
+void save_file(const std::string& path, const models::DecoderShape& shape,
+               const models::ParameterSet& parameters, at::ScalarType dtype) {
+  save_shard(path, models::parameter_specs(shape), source_of(parameters), dtype);
+}
+
+std::string dtype_word(at::ScalarType dtype) {
+  if (dtype == at::kFloat) return "float32";
+  if (dtype == at::kBFloat16) return "bfloat16";
+  TRIREME_CHECK(dtype == at::kHalf, "weights are saved as bf16, fp16 or fp32, not {}", c10::toString(dtype));
+  return "float16";
+}
+
+at::ScalarType dtype_of_word(const std::string& word) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf})
+    if (dtype_word(dtype) == word) return dtype;
+  fail(ErrorCode::invalid_config, "dtype '{}' is none of float32, bfloat16, float16", word);
 }
 
 }  // namespace trireme::weights

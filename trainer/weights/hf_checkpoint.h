@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
 #include "trainer/models/decoder_shape.h"
@@ -13,13 +15,11 @@
 
 namespace trireme::weights {
 
-/// Fills `parameters` from FOLDER/model.safetensors, else from the shards that
-/// FOLDER/model.safetensors.index.json names; bf16, fp16 or fp32, rounded to nothing. Names may lack "model."
-/// (a checkpoint of the bare decoder). Ignored: rotary_emb.inv_freq buffers, and an lm_head.weight that only
-/// repeats tied embeddings. Local; ranks may read one folder at once. Throws: io if the folder or a file is
-/// not there, corrupt_data naming file and tensor if a file makes no sense, invalid_config listing every
-/// tensor that is missing, left over or misshapen. `parameters` is then unchanged.
-void load(const std::string& folder, const models::DecoderShape& shape, models::ParameterSet& parameters);
+/// Fills `parameters` from a folder or one .safetensors file (weight_files.h), straight to where they belong:
+/// where the types agree nothing else is allocated, else a few MB. Exact into fp32; into bf16 rounded to
+/// nearest even. Local; ranks may read one folder at once. Throws what WeightFiles throws; `parameters` is
+/// then unchanged.
+void load(const std::string& path, const models::DecoderShape& shape, models::ParameterSet& parameters);
 
 /// What generation_config.json says about the tokenizer.
 struct SpecialTokens {
@@ -27,11 +27,31 @@ struct SpecialTokens {
   std::optional<int32_t> bos, pad;
 };
 
-/// Writes model.safetensors, config.json and generation_config.json into `folder` (made if absent). `dtype`
-/// is at::kBFloat16 (rounded to nearest even) or at::kFloat. Each file appears whole or not at all; the
-/// folder as a whole is made atomic by runtime/checkpoint. Without eos a generation_config.json that is there
-/// already stays. Local. Throws io.
+struct SaveOptions {
+  int64_t max_shard_bytes = 5'000'000'000;  // more than that: several files and an index
+  std::string generation_config;            // the text to keep; empty: made from `special`
+  SpecialTokens special;                    // for a model that has no config.json of its own
+};
+
+/// Gives one tensor's values, of any type and device, when its turn to be written comes.
+using TensorSource = std::function<at::Tensor(const models::ParameterSpec&)>;
+
+/// Writes safetensors, config.json and generation_config.json into `folder` (made if absent). `dtype` is
+/// bf16, fp16 (both rounded to nearest even) or fp32. One tensor is in memory at a time. Each file appears
+/// whole or not at all; the folder as a whole is made atomic by runtime/checkpoint. Without anything to say
+/// a generation_config.json that is there already stays. Local. Throws io.
+void save(const std::string& folder, const models::DecoderShape& shape, const TensorSource& source,
+          at::ScalarType dtype, const SaveOptions& options = {});
 void save(const std::string& folder, const models::DecoderShape& shape,
-          const models::ParameterSet& parameters, at::ScalarType dtype, const SpecialTokens& special = {});
+          const models::ParameterSet& parameters, at::ScalarType dtype, const SaveOptions& options = {});
+
+/// The weights alone, as one .safetensors file.
+void save_file(const std::string& path, const models::DecoderShape& shape,
+               const models::ParameterSet& parameters, at::ScalarType dtype);
+
+/// "float32", "bfloat16", "float16": the word of config.json and of the command line, and back. Throws
+/// internal for other types, invalid_config for other words.
+std::string dtype_word(at::ScalarType dtype);
+at::ScalarType dtype_of_word(const std::string& word);
 
 }  // namespace trireme::weights

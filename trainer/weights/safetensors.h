@@ -26,9 +26,10 @@ struct TensorInfo {
 /// Bits of one element, or 0 if the format has no such type.
 int64_t dtype_bits(std::string_view dtype);
 
-/// A file mapped into memory. The header is checked as a whole when it is opened: after that every tensor
-/// lies within the file, none overlap, and its bytes are as many as its shape says. Reading is thread-safe.
-/// The file must not be cut short while it is mapped.
+/// An open file. The header is checked as a whole when it is opened: after that every tensor lies within the
+/// file, none overlap, and its bytes are as many as its shape says. Only what is asked for is read, straight
+/// to where it is wanted: no mapping, whose pages would count as this process's memory. Reading is
+/// thread-safe.
 class SafetensorsReader {
  public:
   /// Throws io if it cannot be read, corrupt_data naming file and tensor if it makes no sense.
@@ -43,16 +44,18 @@ class SafetensorsReader {
   /// Null if there is none of that name.
   const TensorInfo* find(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  /// Valid while the reader lives. The format promises no alignment.
-  std::span<const std::byte> bytes(const TensorInfo& tensor) const;
+  /// Fills `into` with the tensor's bytes from its byte `offset` on. Throws io; corrupt_data if the file was
+  /// cut short since it was opened.
+  void read(const TensorInfo& tensor, uint64_t offset, std::span<std::byte> into) const;
 
  private:
+  void open(uint64_t file_bytes);
   void check_layout(uint64_t data_bytes);
+  void read_at(uint64_t offset, std::span<std::byte> into) const;
 
   std::string path_;
-  const std::byte* map_ = nullptr;
-  size_t map_bytes_ = 0;
-  const std::byte* data_ = nullptr;
+  int fd_ = -1;
+  uint64_t data_offset_ = 0;
   std::vector<TensorInfo> tensors_;
   std::map<std::string, size_t> index_;
   std::map<std::string, std::string> metadata_;

@@ -1,5 +1,4 @@
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,7 +16,7 @@
 namespace trireme::weights {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "tensors are mapped as they lie in the file");
+static_assert(std::endian::native == std::endian::little, "tensors are taken as they lie in the file");
 
 constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
@@ -33,14 +32,6 @@ std::string shown(const std::string& name) {
       nlohmann::json(name.substr(0, 200)).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   return name.size() > 200 ? text + "..." : text;
 }
-
-/// Closes the descriptor; the mapping stays.
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
 
 /// Refuses what a JSON parser would silently accept: a key twice in one object, and deep nesting.
 nlohmann::json parse_header(const std::string& path, std::string_view text) {
@@ -114,46 +105,46 @@ int64_t dtype_bits(std::string_view dtype) {
 }
 
 SafetensorsReader::SafetensorsReader(const std::string& path) : path_(path) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.fd < 0) fail(ErrorCode::io, "cannot read {}: {}", path, std::strerror(errno));
-  struct stat status {};
-  if (::fstat(file.fd, &status) != 0) fail(ErrorCode::io, "cannot read {}: {}", path, std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) fail(ErrorCode::io, "cannot read {}: it is not a file", path);
-  const auto file_bytes = static_cast<uint64_t>(status.st_size);
-  if (file_bytes < kLengthBytes)
-    corrupt(path, fmt::format("has {} bytes, too few for a safetensors file", file_bytes));
-  void* map = ::mmap(nullptr, file_bytes, PROT_READ, MAP_PRIVATE, file.fd, 0);
-  if (map == MAP_FAILED) fail(ErrorCode::io, "cannot map {}: {}", path, std::strerror(errno));
-  map_ = static_cast<const std::byte*>(map);
-  map_bytes_ = file_bytes;
+  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd_ < 0) fail(ErrorCode::io, "cannot read {}: {}", path, std::strerror(errno));
   try {
-    uint64_t header_bytes = 0;
-    std::memcpy(&header_bytes, map_, kLengthBytes);
-    if (header_bytes > kMaxHeaderBytes)
-      corrupt(path, fmt::format(
-                        "its header of {} bytes is larger than the format allows; is it a safetensors file?",
-                        header_bytes));
-    if (header_bytes > file_bytes - kLengthBytes)
-      corrupt(path, fmt::format("is cut short: it has {} bytes, its header alone takes {}", file_bytes,
-                                kLengthBytes + header_bytes));
-    data_ = map_ + kLengthBytes + header_bytes;
-    const std::string_view text(reinterpret_cast<const char*>(map_ + kLengthBytes), header_bytes);
-    const nlohmann::json header = parse_header(path, text);
-    for (const auto& [name, value] : header.items()) {
-      if (name != kMetadataKey) {
-        tensors_.push_back(parse_tensor(path, name, value));
-        continue;
-      }
-      const auto is_string = [](const nlohmann::json& text) { return text.is_string(); };
-      if (!value.is_object() || !std::ranges::all_of(value, is_string))
-        corrupt(path, "__metadata__ is not an object of strings");
-      metadata_ = value.get<std::map<std::string, std::string>>();
-    }
-    check_layout(file_bytes - kLengthBytes - header_bytes);
-  } catch (...) {
-    ::munmap(map, map_bytes_);
+    struct stat status {};
+    if (::fstat(fd_, &status) != 0) fail(ErrorCode::io, "cannot read {}: {}", path, std::strerror(errno));
+    if (!S_ISREG(status.st_mode)) fail(ErrorCode::io, "cannot read {}: it is not a file", path);
+    open(static_cast<uint64_t>(status.st_size));
+  } catch (...) {  // no destructor runs for what was not constructed
+    ::close(fd_);
     throw;
   }
+}
+
+void SafetensorsReader::open(uint64_t file_bytes) {
+  if (file_bytes < kLengthBytes)
+    corrupt(path_, fmt::format("has {} bytes, too few for a safetensors file", file_bytes));
+  uint64_t header_bytes = 0;
+  read_at(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
+  if (header_bytes > kMaxHeaderBytes)
+    corrupt(path_,
+            fmt::format("its header of {} bytes is larger than the format allows; is it a safetensors file?",
+                        header_bytes));
+  if (header_bytes > file_bytes - kLengthBytes)
+    corrupt(path_, fmt::format("is cut short: it has {} bytes, its header alone takes {}", file_bytes,
+                               kLengthBytes + header_bytes));
+  data_offset_ = kLengthBytes + header_bytes;
+  std::string text(header_bytes, '\0');
+  read_at(kLengthBytes, std::as_writable_bytes(std::span(text)));
+  const nlohmann::json header = parse_header(path_, text);
+  for (const auto& [name, value] : header.items()) {
+    if (name != kMetadataKey) {
+      tensors_.push_back(parse_tensor(path_, name, value));
+      continue;
+    }
+    const auto is_string = [](const nlohmann::json& text) { return text.is_string(); };
+    if (!value.is_object() || !std::ranges::all_of(value, is_string))
+      corrupt(path_, "__metadata__ is not an object of strings");
+    metadata_ = value.get<std::map<std::string, std::string>>();
+  }
+  check_layout(file_bytes - data_offset_);
 }
 
 // The bytes after the header belong to exactly one tensor each.
@@ -182,7 +173,7 @@ void SafetensorsReader::check_layout(uint64_t data_bytes) {
 }
 
 SafetensorsReader::~SafetensorsReader() {
-  ::munmap(const_cast<std::byte*>(map_), map_bytes_);
+  ::close(fd_);
 }
 
 const TensorInfo* SafetensorsReader::find(const std::string& name) const {
@@ -190,8 +181,22 @@ const TensorInfo* SafetensorsReader::find(const std::string& name) const {
   return found == index_.end() ? nullptr : &tensors_[found->second];
 }
 
-std::span<const std::byte> SafetensorsReader::bytes(const TensorInfo& tensor) const {
-  return {data_ + tensor.begin, static_cast<size_t>(tensor.num_bytes())};
+void SafetensorsReader::read(const TensorInfo& tensor, uint64_t offset, std::span<std::byte> into) const {
+  TRIREME_CHECK(offset <= tensor.num_bytes() && into.size() <= tensor.num_bytes() - offset,
+                "tensor {}: bytes {} to {} are asked for, it has {}", tensor.name, offset,
+                offset + into.size(), tensor.num_bytes());
+  read_at(data_offset_ + tensor.begin + offset, into);
+}
+
+void SafetensorsReader::read_at(uint64_t offset, std::span<std::byte> into) const {
+  while (!into.empty()) {
+    const ssize_t n = ::pread(fd_, into.data(), into.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(ErrorCode::io, "cannot read {}: {}", path_, std::strerror(errno));
+    if (n == 0) corrupt(path_, "was cut short while it was read");
+    offset += static_cast<uint64_t>(n);
+    into = into.subspan(static_cast<size_t>(n));
+  }
 }
 
 }  // namespace trireme::weights

@@ -1,7 +1,5 @@
 #include "trainer/weights/tensors.h"
 
-#include <cstring>
-
 #include <ATen/ops/empty.h>
 
 #include "runtime/base/error.h"
@@ -34,8 +32,7 @@ at::ScalarType scalar_type(const std::string& dtype, const std::string& where) {
 at::Tensor read_tensor(const SafetensorsReader& file, const TensorInfo& tensor) {
   const auto type = scalar_type(tensor.dtype, fmt::format("{}: tensor {}", file.path(), tensor.name));
   at::Tensor result = at::empty(tensor.shape, at::TensorOptions().dtype(type));
-  const auto bytes = file.bytes(tensor);
-  if (!bytes.empty()) std::memcpy(result.mutable_data_ptr(), bytes.data(), bytes.size());
+  file.read(tensor, 0, {static_cast<std::byte*>(result.mutable_data_ptr()), result.nbytes()});
   return result;
 }
 

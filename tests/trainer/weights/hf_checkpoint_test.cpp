@@ -218,23 +218,94 @@ TEST_F(HfCheckpoint, Bf16IsRoundedToNearestEven) {
   EXPECT_EQ(rounded[3], -INFINITY);
 }
 
-TEST_F(HfCheckpoint, ConfigurationsSayWhatTheTokenizerNeeds) {
-  const ParameterSet parameters = empty_set(tied_);
+TEST_F(HfCheckpoint, AModelOfOursSaysWhatTheTokenizerNeeds) {
+  DecoderShape ours = tied_;
+  ours.config_text.clear();
+  const ParameterSet parameters = patterned_set(ours);
   const auto json = [&](const char* name) { return nlohmann::json::parse(files::read(path(name))); };
   put("generation_config.json", "{\"mine\": 1}");
-  save(folder_.string(), tied_, parameters, at::kBFloat16);
+  save(folder_.string(), ours, parameters, at::kBFloat16);
   EXPECT_EQ(json("generation_config.json"), (nlohmann::json{{"mine", 1}}));
-  EXPECT_TRUE(json("config.json")["eos_token_id"].is_null());  // as it was read
-  EXPECT_EQ(json("config.json")["dtype"], "bfloat16");
+  EXPECT_FALSE(json("config.json").contains("eos_token_id"));
+  EXPECT_EQ(json("config.json")["torch_dtype"], "bfloat16");
 
-  save(folder_.string(), tied_, parameters, at::kFloat, {.eos = {3}, .pad = 0});
+  save(folder_.string(), ours, parameters, at::kFloat, {.special = {.eos = {3}, .pad = 0}});
   EXPECT_EQ(json("generation_config.json")["eos_token_id"], 3);
   EXPECT_EQ(json("config.json")["eos_token_id"], 3);
   EXPECT_EQ(json("config.json")["pad_token_id"], 0);
-  save(folder_.string(), tied_, parameters, at::kFloat, {.eos = {3, 4}, .bos = 1});
+  save(folder_.string(), ours, parameters, at::kFloat, {.special = {.eos = {3, 4}, .bos = 1}});
   EXPECT_EQ(json("generation_config.json")["eos_token_id"], (nlohmann::json{3, 4}));
   EXPECT_EQ(json("generation_config.json")["bos_token_id"], 1);
   EXPECT_EQ(count(), 3u);
+}
+
+TEST_F(HfCheckpoint, AModelOfAUserKeepsItsConfigurations) {
+  const auto json = [](const std::string& path) { return nlohmann::ordered_json::parse(files::read(path)); };
+  const std::string generation = "{\"temperature\": 0.7, \"eos_token_id\": [5, 6]}\n";
+  save(folder_.string(), tied_, patterned_set(tied_), at::kFloat,
+       {.generation_config = generation, .special = {.eos = {3}}});
+  EXPECT_EQ(files::read(path("generation_config.json")), generation);
+  auto expected = json(golden("tied-bf16/config.json"));
+  expected["dtype"] = "float32";
+  EXPECT_EQ(json(path("config.json")).dump(), expected.dump());  // every field, in its order
+}
+
+TEST_F(HfCheckpoint, ALargeModelIsSavedInShards) {
+  const ParameterSet parameters = patterned_set(untied_);
+  int64_t largest = 0;
+  for (size_t i = 0; i < parameters.size(); ++i) largest = std::max(largest, parameters.spec(i).numel() * 2);
+  for (const int64_t limit : {int64_t{1}, largest, 2 * largest}) {
+    const std::string folder = path(std::to_string(limit));
+    save(folder, untied_, parameters, at::kBFloat16, {.max_shard_bytes = limit});
+    const auto index = nlohmann::json::parse(files::read(folder + "/model.safetensors.index.json"));
+    EXPECT_EQ(index["metadata"]["total_size"], untied_.num_parameters() * 2);
+    ASSERT_EQ(index["weight_map"].size(), parameters.size());
+    std::map<std::string, std::vector<std::string>> tensors;
+    for (const auto& [name, shard] : index["weight_map"].items())
+      tensors[shard.get<std::string>()].push_back(name);
+    EXPECT_EQ(tensors.size(), limit == 1 ? parameters.size() : tensors.size());
+    EXPECT_GT(tensors.size(), 1u);
+    EXPECT_FALSE(fs::exists(folder + "/model.safetensors"));
+    for (const auto& [shard, names] : tensors) {
+      const SafetensorsReader file(folder + "/" + shard);
+      EXPECT_EQ(file.tensors().size(), names.size());
+      EXPECT_TRUE(names.size() == 1 || static_cast<int64_t>(file.tensors().back().end) <= limit);
+    }
+    ParameterSet read = empty_set(untied_);
+    load(folder, untied_, read);
+    expect_pattern(read);
+  }
+}
+
+TEST_F(HfCheckpoint, LoadsIntoBf16AndSavesTheSameBytes) {
+  ParameterSet parameters(models::parameter_specs(tied_), at::kCPU, at::kBFloat16);
+  load(golden("tied-bf16"), tied_, parameters);
+  save(folder_.string(), tied_, parameters, at::kBFloat16);
+  const SafetensorsReader before(golden("tied-bf16/model.safetensors")), after(path("model.safetensors"));
+  ASSERT_EQ(before.tensors().size(), after.tensors().size());
+  for (const TensorInfo& tensor : before.tensors()) {
+    ASSERT_NE(after.find(tensor.name), nullptr) << tensor.name;
+    EXPECT_EQ(text_of(before, tensor), text_of(after, *after.find(tensor.name))) << tensor.name;
+  }
+}
+
+TEST_F(HfCheckpoint, HalfPrecisionKeepsItsBits) {
+  Tensors tensors = golden_tensors();
+  for (auto& [name, tensor] : tensors) tensor = at::rand(tensor.sizes()).to(at::kHalf);
+  put_tensors(tensors);
+  ParameterSet parameters = empty_set(tied_);
+  load(folder_.string(), tied_, parameters);
+  save(path("again"), tied_, parameters, at::kHalf);
+  for (const auto& [name, tensor] : read_tensors(path("again/model.safetensors")))
+    EXPECT_TRUE(at::equal(tensor, tensors.at(name))) << name;
+}
+
+TEST_F(HfCheckpoint, AFileOfMastersIsLoadedByItself) {
+  const ParameterSet parameters = patterned_set(tied_);
+  save_file(path("masters.safetensors"), tied_, parameters, at::kFloat);
+  ParameterSet read = empty_set(tied_);
+  load(path("masters.safetensors"), tied_, read);
+  EXPECT_TRUE(at::equal(read.flat(), parameters.flat()));
 }
 
 TEST_F(HfCheckpoint, AFolderThatCannotBeMadeIsIo) {
@@ -287,8 +358,8 @@ std::optional<std::string> python_with(const std::string& package) {
 TEST_F(HfCheckpoint, TransformersLoadsWhatWasSaved) {
   const auto python = python_with("transformers");
   if (!python) GTEST_SKIP() << "no Python with transformers";
-  save(path("tied-bf16"), tied_, patterned_set(tied_), at::kBFloat16, {.eos = {3}});
-  save(path("sharded-fp32"), untied_, patterned_set(untied_), at::kFloat, {.eos = {3, 4}});
+  save(path("tied-bf16"), tied_, patterned_set(tied_), at::kBFloat16, {.special = {.eos = {3}}});
+  save(path("sharded-fp32"), untied_, patterned_set(untied_), at::kFloat, {.special = {.eos = {3, 4}}});
   put("read.py", R"(
 import sys, torch
 from transformers import AutoModelForCausalLM

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "runtime/base/error.h"
+#include "trainer/weights/safetensors.h"
 
 namespace trireme::weights {
 
@@ -70,6 +71,13 @@ class MemoryFile {
  private:
   int fd_;
 };
+
+/// All bytes of one tensor.
+inline std::string text_of(const SafetensorsReader& file, const TensorInfo& tensor) {
+  std::string text(tensor.num_bytes(), '\0');
+  file.read(tensor, 0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
 
 /// header length | header | data
 inline std::string raw_file(const std::string& header, const std::string& data = "") {
