@@ -8,17 +8,22 @@
 namespace trireme::data {
 namespace {
 
+// The code point that ends text[0, end), which is not empty.
+CodePoint code_point_before(std::string_view text, size_t end) {
+  size_t at = end - 1;
+  while (at > 0 && end - at < 4 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  const CodePoint c = decode_utf8(text.substr(0, end), at);
+  return at + c.size == end ? c : CodePoint{kNotUtf8, 1};
+}
+
 // Where the white space that ends text[0, end) begins.
 size_t blanks_before(std::string_view text, size_t end) {
-  size_t begin = end;
-  while (begin > 0) {
-    size_t at = begin - 1;
-    while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
-    const CodePoint c = decode_utf8(text, at);
-    if (at + c.size != begin || !unicode::is_space(c.value)) break;
-    begin = at;
+  while (end > 0) {
+    const CodePoint c = code_point_before(text, end);
+    if (!unicode::is_space(c.value)) break;
+    end -= c.size;
   }
-  return begin;
+  return end;
 }
 
 size_t blanks_after(std::string_view text, size_t at) {
@@ -28,6 +33,11 @@ size_t blanks_after(std::string_view text, size_t at) {
     at += c.size;
   }
   return at;
+}
+
+bool adjoins_word(std::string_view text, size_t begin, size_t end) {
+  return (begin > 0 && unicode::is_word(code_point_before(text, begin).value)) ||
+         (end < text.size() && unicode::is_word(decode_utf8(text, end).value));
 }
 
 }  // namespace
@@ -40,28 +50,28 @@ void AddedTokens::add(const AddedToken& token) {
   tokens_.push_back(token);
 }
 
-const AddedToken* AddedTokens::match(std::string_view rest, bool with_special) const {
-  for (const uint32_t place : by_first_byte_[static_cast<unsigned char>(rest[0])]) {
-    const AddedToken& token = tokens_[place];
-    if (rest.starts_with(token.content) && (with_special || !token.special)) return &token;
-  }
+const AddedToken* AddedTokens::match(std::string_view rest) const {
+  for (const uint32_t place : by_first_byte_[static_cast<unsigned char>(rest[0])])
+    if (rest.starts_with(tokens_[place].content)) return &tokens_[place];
   return nullptr;
 }
 
 void AddedTokens::split(std::string_view text, bool with_special, std::vector<TextPart>& parts) const {
   size_t begin = 0;
   for (size_t at = 0; at < text.size();) {
-    const AddedToken* token = match(text.substr(at), with_special);
+    const AddedToken* token = match(text.substr(at));
     if (token == nullptr) {
       ++at;
       continue;
     }
-    size_t from = at, to = at + token->content.size();
+    size_t from = at, to = at += token->content.size();
+    if (token->special && !with_special) continue;
+    if (token->single_word && adjoins_word(text, from, to)) continue;
     if (token->lstrip) from = std::max(begin, blanks_before(text, from));
     if (token->rstrip) to = blanks_after(text, to);
     if (from > begin) parts.push_back({-1, text.substr(begin, from - begin)});
     parts.push_back({token->id, text.substr(from, to - from)});
-    begin = at = to;
+    begin = to;
   }
   if (begin < text.size()) parts.push_back({-1, text.substr(begin)});
 }

@@ -15,6 +15,7 @@ struct AddedToken {
   bool special = false;     // not shown to people; left as text where special tokens are not parsed
   bool normalized = false;  // looked for in the normalised text
   bool lstrip = false, rstrip = false;  // takes the white space on that side with it
+  bool single_word = false;             // only where no letter, digit, mark or underscore adjoins it
 };
 
 /// A part of a text: an added token, or (id < 0) the text between two of them.
@@ -23,16 +24,18 @@ struct TextPart {
   std::string_view text;
 };
 
-/// Finds tokens from left to right, the longest where several begin.
+/// Finds tokens from left to right, the longest where several begin. What begins within one that was found
+/// is not looked at, even if that one is left as text.
 class AddedTokens {
  public:
+  /// Two tokens must not have the same content.
   void add(const AddedToken& token);
-  bool empty() const { return tokens_.empty(); }
-  /// Appends the parts of `text`, in order and without empty texts.
+  /// Appends the parts of `text`, in order and without empty texts. A token that begins in the white space
+  /// which the one before took (rstrip) is a part all the same.
   void split(std::string_view text, bool with_special, std::vector<TextPart>& parts) const;
 
  private:
-  const AddedToken* match(std::string_view rest, bool with_special) const;
+  const AddedToken* match(std::string_view rest) const;
 
   std::vector<AddedToken> tokens_;
   std::array<std::vector<uint32_t>, 256> by_first_byte_;  // places in tokens_, longest content first

@@ -17,17 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// The words of text, cut by splitters[stage] and those after it, as ids.
-void encode_text(const TokenizerParts& parts, size_t stage, std::string_view text,
-                 std::vector<int32_t>& ids) {
-  if (stage == parts.splitters.size()) return parts.pairs->encode_word(text, ids);
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = parts.splitters[stage]->word_end(text, begin);
-    encode_text(parts, stage + 1, text.substr(begin, end - begin), ids);
-    begin = end;
-  }
-}
-
 std::map<std::string, std::string> byte_tokenizer_files() {
   const std::vector<std::string> special{"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
   Json vocab = Json::object(), added = Json::array(), decoder_table = Json::object();
@@ -106,28 +95,37 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, bool parse_special
       continue;
     }
     std::string_view plain = part.text;
-    if (parts_->nfc && unicode::normalize_nfc(plain, normal_form)) plain = normal_form;
+    if (parts_->stages.nfc && unicode::normalize_nfc(plain, normal_form)) plain = normal_form;
     inner_parts.clear();
     parts_->normalized.split(plain, parse_special, inner_parts);
     for (const TextPart& inner : inner_parts) {
       if (inner.id >= 0)
         ids.push_back(inner.id);
       else
-        encode_text(*parts_, 0, inner.text, ids);
+        parts_->stages.for_each_word(inner.text,
+                                     [&](std::string_view word) { parts_->pairs->encode_word(word, ids); });
     }
   }
   return ids;
 }
 
+std::vector<int32_t> Tokenizer::with_special_tokens(std::vector<int32_t> ids) const {
+  ids.insert(ids.begin(), parts_->stages.before.begin(), parts_->stages.before.end());
+  ids.insert(ids.end(), parts_->stages.after.begin(), parts_->stages.after.end());
+  return ids;
+}
+
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
   std::string bytes;
-  for (const int32_t id : ids) {
-    TRIREME_CHECK(id >= 0, "token id {} is negative", id);
-    if (id >= vocab_size()) continue;  // a row of the embedding that only fills it up to a round number
-    const auto at = static_cast<size_t>(id);
-    if (!skip_special || !parts_->is_special[at]) bytes += parts_->contents[at];
-  }
+  for (const int32_t id : ids) bytes += bytes_of_token(id, skip_special);
   return replace_not_utf8(std::move(bytes));
+}
+
+std::string_view Tokenizer::bytes_of_token(int32_t id, bool skip_special) const {
+  TRIREME_CHECK(id >= 0, "token id {} is negative", id);
+  if (id >= vocab_size()) return {};  // a row of the embedding that only fills it up to a round number
+  const auto at = static_cast<size_t>(id);
+  return skip_special && parts_->is_special[at] ? std::string_view() : parts_->contents[at];
 }
 
 int32_t Tokenizer::vocab_size() const {

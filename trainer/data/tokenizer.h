@@ -15,9 +15,11 @@ struct TokenizerParts;  // tokenizer.cpp
 /// Immutable; every call may be made from any thread.
 class Tokenizer {
  public:
-  /// Reads tokenizer.json, and what else there is of tokenizer_config.json, generation_config.json and
-  /// config.json (for the special tokens' roles). Throws invalid_config if a file is missing, malformed
-  /// or asks for something that is not supported, named in the message.
+  /// Reads tokenizer.json, and what else there is of tokenizer_config.json and special_tokens_map.json (added
+  /// tokens and their roles), generation_config.json and config.json (what ends a text). As transformers
+  /// does, it takes no notice of add_bos_token and add_eos_token (post_processor decides), truncation and
+  /// padding. Throws invalid_config if a file is missing, malformed or asks for something that is not
+  /// supported, named in the message.
   static std::shared_ptr<const Tokenizer> from_folder(const std::string& folder);
 
   /// No vocabulary needed: id = byte for 0..255, then <|endoftext|> 256 (end, padding), <|im_start|> 257,
@@ -27,12 +29,18 @@ class Tokenizer {
   ~Tokenizer();
 
   /// Every text has ids; none are added around it (beginning-of-text tokens are a chat template's affair).
-  /// parse_special = false: text that reads like a special token, "<|im_end|>", stays text.
+  /// parse_special = false: text that reads like a special token, "<|im_end|>", stays text. Throws
+  /// invalid_config if a regular expression of the tokenizer's own needs absurdly many steps.
   std::vector<int32_t> encode(std::string_view text, bool parse_special = true) const;
+
+  /// The ids of one text among the special tokens that the tokenizer's post_processor puts around it.
+  std::vector<int32_t> with_special_tokens(std::vector<int32_t> ids) const;
 
   /// Always UTF-8: bytes of a cut or malformed character become U+FFFD. skip_special leaves out the special
   /// tokens. An id without a text, such as those that fill an embedding up to a round number, is skipped.
   std::string decode(std::span<const int32_t> ids, bool skip_special = true) const;
+  /// What one id adds to that text: perhaps a part of a character. Valid as long as the tokenizer.
+  std::string_view bytes_of_token(int32_t id, bool skip_special = true) const;
 
   /// The largest id + 1. A model's embedding may have more rows.
   int32_t vocab_size() const;

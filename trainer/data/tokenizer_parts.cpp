@@ -2,39 +2,20 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
 #include "runtime/base/error.h"
 #include "trainer/data/byte_alphabet.h"
+#include "trainer/data/tokenizer_json.h"
+#include "trainer/data/tokenizer_vocabulary.h"
 #include "trainer/data/unicode.h"
 
 namespace trireme::data {
 namespace {
 
 using Json = nlohmann::json;
-using Vocabulary = std::unordered_map<std::string_view, int32_t>;
-
-constexpr int64_t kMaxId = 1 << 22;  // far above any vocabulary: a larger id is a mistake in the file
-
-// The member, or null if there is none.
-const Json& member(const Json& object, const char* key) {
-  static const Json null;
-  if (!object.is_object()) return null;
-  const auto found = object.find(key);
-  return found == object.end() ? null : *found;
-}
-
-bool flag(const Json& object, const char* key, bool otherwise = false) {
-  const Json& value = member(object, key);
-  return value.is_boolean() ? value.get<bool>() : otherwise;
-}
-
-std::string text(const Json& object, const char* key) {
-  const Json& value = member(object, key);
-  return value.is_string() ? value.get<std::string>() : "";
-}
 
 class PartsReader {
  public:
@@ -43,21 +24,15 @@ class PartsReader {
   }
 
   TokenizerParts read() {
-    const Json tokenizer = parse("tokenizer.json");
-    const Json config = parse("tokenizer_config.json");
+    read_json();
     mistakes_.throw_if_any(heading());
-    read_normalizer(member(tokenizer, "normalizer"));
-    read_pre_tokenizer(member(tokenizer, "pre_tokenizer"), true);
-    if (!byte_level_)
-      add("pre_tokenizer", "there is no ByteLevel; only byte-level vocabularies are supported");
-    if (text(member(tokenizer, "decoder"), "type") != "ByteLevel")
-      unsupported("decoder", member(tokenizer, "decoder"), "ByteLevel");
-    read_model(member(tokenizer, "model"));
-    for (const Json& token : member(tokenizer, "added_tokens")) read_added_token(token, member(token, "id"));
-    const Json& more = member(config, "added_tokens_decoder");
-    for (const auto& item : more.items())
-      read_added_token(item.value(), Json::parse(item.key(), nullptr, false));
-    read_roles(config);
+    attempt([&] { parts_.stages = read_tokenizer_stages(tokenizer_.rest, mistakes_); });
+    attempt([&] { read_model(member(tokenizer_.rest, "model")); });
+    if (vocabulary_) {
+      attempt([&] { read_added_tokens(); });
+      read_roles();
+      check_ids_around_a_text();
+    }
     mistakes_.throw_if_any(heading());
     for (const char* name : kModelFiles) parts_.files.erase(name);
     return std::move(parts_);
@@ -69,87 +44,42 @@ class PartsReader {
     mistakes_.add("tokenizer.json: " + where, std::move(what));
   }
 
-  void unsupported(const std::string& where, const Json& component, const std::string& supported) {
-    const std::string type = text(component, "type");
-    add(where, fmt::format("{} is not supported; supported: {}",
-                           type.empty() ? "a missing type" : "'" + type + "'", supported));
-  }
-
-  Json parse(const std::string& name) {
-    const auto file = parts_.files.find(name);
-    if (file == parts_.files.end()) {
-      if (name == "tokenizer.json") mistakes_.add("", "tokenizer.json is missing");
-      return {};
-    }
+  template <typename Read>
+  void attempt(const Read& read) {
     try {
-      Json parsed = Json::parse(file->second);
-      if (!parsed.is_object())
-        mistakes_.add(name, fmt::format("expected an object, found {}", parsed.type_name()));
-      return parsed;
-    } catch (const Json::parse_error& error) {
-      const auto at = static_cast<ptrdiff_t>(std::min(error.byte, file->second.size()));
-      const auto line = 1 + std::count(file->second.begin(), file->second.begin() + at, '\n');
-      mistakes_.add(fmt::format("{}:{}", name, line), fmt::format("bad JSON: {}", error.what()));
-      return {};
-    }
-  }
-
-  void read_normalizer(const Json& normalizer) {
-    const std::string type = text(normalizer, "type");
-    if (normalizer.is_null()) return;
-    if (type == "NFC")
-      parts_.nfc = true;
-    else if (type == "Sequence")
-      for (const Json& each : member(normalizer, "normalizers")) read_normalizer(each);
-    else
-      unsupported("normalizer", normalizer, "NFC");
-  }
-
-  void read_pre_tokenizer(const Json& component, bool outermost) {
-    const std::string type = text(component, "type");
-    if (component.is_null() && outermost) return;
-    if (byte_level_) add("pre_tokenizer", "components after ByteLevel are not supported");
-    if (type == "Sequence") {
-      for (const Json& each : member(component, "pretokenizers")) read_pre_tokenizer(each, false);
-    } else if (type == "ByteLevel") {
-      if (flag(component, "add_prefix_space", true))
-        add("pre_tokenizer", "ByteLevel with add_prefix_space is not supported");
-      if (flag(component, "use_regex", true)) add_splitter(kGpt2Regex);
-      byte_level_ = true;
-    } else if (type == "Digits") {
-      add_splitter(flag(component, "individual_digits") ? "\\p{N}" : "\\p{N}+");
-    } else if (type == "Split") {
-      read_split(component);
-    } else {
-      unsupported("pre_tokenizer", component, "Sequence, Split, Digits, ByteLevel");
-    }
-  }
-
-  void read_split(const Json& split) {
-    const std::string regex = text(member(split, "pattern"), "Regex");
-    const std::string behavior = text(split, "behavior");
-    if (regex.empty()) return add("pre_tokenizer", "Split: only a pattern of the kind Regex is supported");
-    if (behavior != "Isolated" || flag(split, "invert"))
-      return add("pre_tokenizer", fmt::format("Split: behavior '{}'{} is not supported; supported: Isolated",
-                                              behavior, flag(split, "invert") ? " with invert" : ""));
-    add_splitter(regex);
-  }
-
-  void add_splitter(const std::string& regex) {
-    try {
-      parts_.splitters.push_back(make_splitter(regex));
+      read();
     } catch (const Error& error) {
-      add("pre_tokenizer", error.message());
+      mistakes_.add("", error.message());
     }
+  }
+
+  void read_json() {
+    const auto tokenizer = parts_.files.find("tokenizer.json");
+    if (tokenizer == parts_.files.end())
+      mistakes_.add("", "tokenizer.json is missing");
+    else
+      attempt([&] { tokenizer_ = parse_tokenizer_json("tokenizer.json", tokenizer->second); });
+    config_ = parse("tokenizer_config.json");
+    // Older folders name the roles of tokens in a file of their own.
+    if (member(config_, "added_tokens_decoder").is_null()) config_.update(parse("special_tokens_map.json"));
+  }
+
+  // An empty object where there is no such file.
+  Json parse(const std::string& name) {
+    Json parsed = Json::object();
+    const auto file = parts_.files.find(name);
+    if (file != parts_.files.end()) attempt([&] { parsed = parse_json_object(name, file->second); });
+    return parsed;
   }
 
   void read_model(const Json& model) {
     const std::string type = text(model, "type");
-    if (!type.empty() && type != "BPE") return unsupported("model", model, "BPE");
-    const Json& vocab = member(model, "vocab");
-    if (!vocab.is_object() || vocab.empty())
+    if (!type.empty() && type != "BPE")
+      return add("model", fmt::format("'{}' is not supported; supported: BPE", type));
+    if (!tokenizer_.has_vocabulary || tokenizer_.vocabulary.empty())
       return add("model", "there is no vocab, an object of token to id");
-    if (!member(model, "merges").is_array()) return add("model", "there are no merges, a list of pairs");
+    if (!tokenizer_.has_merges) return add("model", "there are no merges, a list of pairs");
+    for (const std::string& mistake : tokenizer_.mistakes) mistakes_.add("tokenizer.json", mistake);
     if (!member(model, "dropout").is_null() && member(model, "dropout") != 0)
       add("model", "dropout is not supported");
     if (flag(model, "byte_fallback"))
@@ -157,97 +87,157 @@ class PartsReader {
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
       if (!text(model, key).empty())
         add("model", fmt::format("{} '{}' is not supported", key, text(model, key)));
-
-    vocabulary_.reserve(vocab.size());
-    for (const auto& [token, id] : vocab.get_ref<const Json::object_t&>()) {
-      if (!is_id(id))
-        return add("model", fmt::format("the id of token '{}' is {}, not a number in 0..{}", token, id.dump(),
-                                        kMaxId));
-      const auto at = id.get<size_t>();
-      if (at < parts_.contents.size() && !parts_.contents[at].empty())
-        return add("model", fmt::format("id {} has two tokens; one is '{}'", at, token));
-      std::optional<std::string> bytes = bytes_of(token);
-      set_content(id.get<int32_t>(), bytes ? std::move(*bytes) : token);
-      vocabulary_.emplace(token, id.get<int32_t>());
-    }
-    read_merges(member(model, "merges"));
-    if (flag(model, "ignore_merges") && parts_.pairs) {
-      std::unordered_map<std::string, int32_t> words;
-      for (const auto& [token, id] : vocabulary_) words.emplace(parts_.contents[static_cast<size_t>(id)], id);
-      parts_.pairs->set_whole_words(std::move(words));
-    }
+    if (read_vocabulary(flag(model, "ignore_merges")))
+      read_merges();
+    else
+      vocabulary_.reset();
   }
 
-  void read_merges(const Json& list) {
+  bool read_vocabulary(bool whole_words) {
+    vocabulary_.emplace(tokenizer_.vocabulary.size());
+    parts_.contents.reserve(tokenizer_.vocabulary.size());
+    std::vector<bool> taken;
+    for (const auto& [token, id] : tokenizer_.vocabulary) {
+      if (id < 0 || id > kMaxTokenId) {
+        add("model", fmt::format("the id of token '{}' is not a number in 0..{}", token, kMaxTokenId));
+        return false;
+      }
+      const auto at = static_cast<size_t>(id);
+      if (taken.size() <= at) taken.resize(at + 1);
+      if (taken[at] || !vocabulary_->add(token, static_cast<int32_t>(id))) {
+        add("model", fmt::format("id {} has two tokens or token '{}' two ids", id, token));
+        return false;
+      }
+      taken[at] = true;
+      std::optional<std::string> bytes = bytes_of(token);
+      if (whole_words && bytes) whole_words_.emplace(*bytes, static_cast<int32_t>(id));
+      set_content(static_cast<int32_t>(id), bytes ? std::move(*bytes) : std::string(token));
+    }
+    return true;
+  }
+
+  void read_merges() {
     std::array<int32_t, 256> byte_ids{};
     std::string missing;
-    for (int byte = 0; byte < 256; ++byte) {
-      const auto found = vocabulary_.find(alphabet_of(static_cast<unsigned char>(byte)));
-      if (found == vocabulary_.end())
-        missing += fmt::format(" 0x{:02X}", byte);
-      else
-        byte_ids[static_cast<size_t>(byte)] = found->second;
+    for (size_t byte = 0; byte < 256; ++byte) {
+      byte_ids[byte] = vocabulary_->find(alphabet_of(static_cast<unsigned char>(byte)));
+      if (byte_ids[byte] < 0) missing += fmt::format(" 0x{:02X}", byte);
     }
     if (!missing.empty())
       return add("model", "not a byte-level vocabulary; there are no tokens for the bytes" + missing);
 
     std::vector<Merge> merges;
-    merges.reserve(list.size());
-    std::string whole;
-    for (const Json& item : list) {
-      const auto [left, right] = halves_of(item);
-      whole.assign(left).append(right);
-      const auto left_id = vocabulary_.find(left), right_id = vocabulary_.find(right),
-                 whole_id = vocabulary_.find(whole);
-      const bool known =
-          left_id != vocabulary_.end() && right_id != vocabulary_.end() && whole_id != vocabulary_.end();
-      if (left.empty() || right.empty() || !known)
-        return add("model", fmt::format("merge {}: {} is not a pair of tokens whose union is a token",
-                                        merges.size() + 1, item.dump()));
-      merges.push_back({left_id->second, right_id->second, whole_id->second});
+    merges.reserve(tokenizer_.merges.size());
+    for (const auto& [left, right] : tokenizer_.merges) {
+      const Merge merge{vocabulary_->find(left), vocabulary_->find(right), vocabulary_->find(left, right)};
+      if (left.empty() || right.empty() || merge.left < 0 || merge.right < 0 || merge.merged < 0)
+        return add("model", fmt::format("merge {}: '{}' and '{}' are not two tokens whose union is a token",
+                                        merges.size() + 1, left, right));
+      merges.push_back(merge);
     }
     parts_.pairs.emplace(byte_ids, merges);
+    if (!whole_words_.empty()) parts_.pairs->set_whole_words(std::move(whole_words_));
   }
 
-  // ["a", "b"] or, in older files, "a b".
-  static std::pair<std::string_view, std::string_view> halves_of(const Json& item) {
-    if (item.is_array() && item.size() == 2 && item[0].is_string() && item[1].is_string())
-      return {item[0].get_ref<const std::string&>(), item[1].get_ref<const std::string&>()};
-    if (!item.is_string()) return {};
-    const std::string_view both = item.get_ref<const std::string&>();
-    const size_t space = both.find(' ');
-    if (space == std::string_view::npos) return {};
-    return {both.substr(0, space), both.substr(space + 1)};
+  // Those of tokenizer.json, then what tokenizer_config.json changes or adds, as transformers does.
+  void read_added_tokens() {
+    next_id_ = static_cast<int32_t>(vocabulary_->size());
+    const Json& listed = member(tokenizer_.rest, "added_tokens");
+    if (!listed.is_null() && !listed.is_array()) add("added_tokens", "expected a list");
+    if (listed.is_array())
+      for (const Json& token : listed)
+        read_added_token("tokenizer.json: added_tokens", token, member(token, "id"));
+    for (const auto& [id, token] : added_)
+      if (id >= next_id_) next_id_ = id + 1;
+
+    const std::string where = "tokenizer_config.json: added_tokens_decoder";
+    std::map<uint64_t, const Json*> by_id;
+    const Json& decoder = member(config_, "added_tokens_decoder");
+    for (const auto& item : decoder.items()) {
+      const Json id = Json::parse(decoder.is_object() ? item.key() : "", nullptr, false);
+      if (!is_token_id(id))
+        return mistakes_.add(where, fmt::format("'{}' is not an id in 0..{}", item.key(), kMaxTokenId));
+      by_id[id.get<uint64_t>()] = &item.value();
+    }
+    for (const auto& [id, token] : by_id) read_added_token(where, *token, Json(id));
+    for (const Json& token : special_tokens_of_config()) {
+      const std::string content = content_of(token);
+      if (added_ids_.contains(content)) continue;
+      const int32_t id = vocabulary_->find(content);
+      if (id >= 0) put(id, {id, content, true, false, flag(token, "lstrip"), flag(token, "rstrip"), false});
+    }
+    build_added_tokens();
   }
 
-  void read_added_token(const Json& token, const Json& id) {
+  void read_added_token(const std::string& where, const Json& token, const Json& id) {
     const std::string content = text(token, "content");
-    if (!is_id(id) || content.empty())
-      return add("added_tokens", fmt::format("{} needs a content and an id in 0..{}", token.dump(), kMaxId));
-    AddedToken added{id.get<int32_t>(),    content, flag(token, "special"), false, flag(token, "lstrip"),
-                     flag(token, "rstrip")};
+    if (!is_token_id(id) || content.empty())
+      return mistakes_.add(where,
+                           fmt::format("{} needs a content and an id in 0..{}", shown(token), kMaxTokenId));
+    AddedToken added{id.get<int32_t>(),         content,
+                     flag(token, "special"),    false,
+                     flag(token, "lstrip"),     flag(token, "rstrip"),
+                     flag(token, "single_word")};
     added.normalized = flag(token, "normalized", !added.special);
-    const auto [known, is_new] = added_ids_.emplace(content, added.id);
-    if (!is_new && known->second != added.id)
-      return add("added_tokens",
-                 fmt::format("'{}' has two ids, {} and {}", content, known->second, added.id));
-    if (!is_new) return;
-    if (flag(token, "single_word"))
-      return add("added_tokens", fmt::format("'{}': single_word is not supported", content));
-    set_content(added.id, content);
-    parts_.is_special[static_cast<size_t>(added.id)] = added.special;
-    if (added.normalized && parts_.nfc) unicode::normalize_nfc(content, added.content);
-    (added.normalized ? parts_.normalized : parts_.verbatim).add(added);
+    const auto known = added_ids_.find(content);
+    const int32_t old_id = known != added_ids_.end() ? known->second : vocabulary_->find(content);
+    const int32_t expected = old_id >= 0 ? old_id : next_id_++;
+    if (added.id != expected)
+      return mistakes_.add(where,
+                           fmt::format("'{}' has id {}, but Hugging Face's tokenizers, which number what "
+                                       "is not in the vocabulary, give it {}",
+                                       content, added.id, expected));
+    put(added.id, added);
   }
 
-  // The id of a token that tokenizer_config.json names: "eos_token": "<|im_end|>" or {"content": ...}.
-  std::optional<int32_t> role(const Json& config, const char* key) {
-    const Json& value = member(config, key);
-    const std::string content = value.is_string() ? value.get<std::string>() : text(value, "content");
+  void put(int32_t id, AddedToken token) {
+    added_ids_[token.content] = id;
+    if (token.special) special_contents_.insert(token.content);
+    added_[id] = std::move(token);
+  }
+
+  void build_added_tokens() {
+    std::set<std::pair<bool, std::string>> seen;
+    for (auto& [id, token] : added_) {
+      // Once special, always special; and what decoding compares is the normalised text.
+      token.special = special_contents_.contains(token.content);
+      std::string pattern = token.content;
+      if (token.normalized && parts_.stages.nfc) unicode::normalize_nfc(token.content, pattern);
+      set_content(id, bytes_of(pattern).value_or(pattern));
+      parts_.is_special[static_cast<size_t>(id)] = special_contents_.contains(pattern);
+      if (!seen.emplace(token.normalized, pattern).second)
+        add("added_tokens", fmt::format("two tokens are '{}', once normalised", pattern));
+      AddedToken searched = token;
+      searched.content = std::move(pattern);
+      (token.normalized ? parts_.normalized : parts_.verbatim).add(searched);
+    }
+  }
+
+  // The tokens that have a role, "eos_token" and the like, and further ones in a list or under names.
+  std::vector<Json> special_tokens_of_config() const {
+    std::vector<Json> tokens;
+    for (const auto& [key, value] : config_.items())
+      if (key.ends_with("_token") && !content_of(value).empty()) tokens.push_back(value);
+    const Json& extra = member(config_, "extra_special_tokens");
+    const bool is_list = extra.is_array() && !extra.empty();
+    const Json& list = is_list ? extra : member(config_, "additional_special_tokens");
+    for (const Json* some : {&list, &extra})
+      if (some->is_array() || some->is_object())
+        for (const auto& item : some->items())
+          if (!content_of(item.value()).empty()) tokens.push_back(item.value());
+    return tokens;
+  }
+
+  // "<|im_end|>" or {"content": "<|im_end|>", ...}
+  static std::string content_of(const Json& token) {
+    return token.is_string() ? token.get<std::string>() : text(token, "content");
+  }
+
+  // The id of the token that has this role; a mistake if it is named and does not exist.
+  std::optional<int32_t> role(const char* key) {
+    const std::string content = content_of(member(config_, key));
     if (content.empty()) return std::nullopt;
     if (const auto added = added_ids_.find(content); added != added_ids_.end()) return added->second;
-    const auto found = std::find(parts_.contents.begin(), parts_.contents.end(), content);
-    if (found != parts_.contents.end()) return static_cast<int32_t>(found - parts_.contents.begin());
     mistakes_.add(fmt::format("tokenizer_config.json: {}", key), fmt::format("no token is '{}'", content));
     return std::nullopt;
   }
@@ -259,18 +249,18 @@ class PartsReader {
     const Json& value = member(parsed, "eos_token_id");
     for (const Json& id : value.is_array() ? value : Json::array({value})) {
       if (id.is_null()) continue;
-      if (is_id(id) && id.get<size_t>() < parts_.contents.size())
+      if (is_token(id))
         ids.push_back(id.get<int32_t>());
       else
-        mistakes_.add(file + ": eos_token_id", fmt::format("{} is not the id of a token", id.dump()));
+        mistakes_.add(file + ": eos_token_id", fmt::format("{} is not the id of a token", shown(id)));
     }
     return ids;
   }
 
-  void read_roles(const Json& config) {
+  void read_roles() {
     std::vector<int32_t> ends = eos_ids("generation_config.json");
     if (ends.empty()) ends = eos_ids("config.json");
-    if (const auto eos = role(config, "eos_token")) {
+    if (const auto eos = role("eos_token")) {
       ends.erase(std::remove(ends.begin(), ends.end(), *eos), ends.end());
       ends.insert(ends.begin(), *eos);
     }
@@ -281,12 +271,17 @@ class PartsReader {
           "eos_token_id in generation_config.json");
     parts_.eos_id = ends.front();
     parts_.stop_ids = std::move(ends);
-    parts_.pad_id = role(config, "pad_token").value_or(parts_.eos_id);
+    parts_.pad_id = role("pad_token").value_or(parts_.eos_id);
   }
 
-  static bool is_id(const Json& value) {
-    return value.is_number_integer() && value.get<int64_t>() >= 0 && value.get<int64_t>() <= kMaxId;
+  void check_ids_around_a_text() {
+    for (const auto* ids : {&parts_.stages.before, &parts_.stages.after})
+      for (const int32_t id : *ids)
+        if (static_cast<size_t>(id) >= parts_.contents.size())
+          add("post_processor", fmt::format("{} is not the id of a token", id));
   }
+
+  bool is_token(const Json& id) const { return is_token_id(id) && id.get<size_t>() < parts_.contents.size(); }
 
   void set_content(int32_t id, std::string content) {
     const auto at = static_cast<size_t>(id);
@@ -300,9 +295,14 @@ class PartsReader {
   TokenizerParts parts_;
   const std::string& folder_;
   Mistakes mistakes_;
-  Vocabulary vocabulary_;  // of the model, into the parsed file
+  TokenizerJson tokenizer_;
+  Json config_;
+  std::optional<TokenizerVocabulary> vocabulary_;  // of the model
+  std::unordered_map<std::string, int32_t> whole_words_;
+  std::map<int32_t, AddedToken> added_;
   std::unordered_map<std::string, int32_t> added_ids_;
-  bool byte_level_ = false;
+  std::set<std::string> special_contents_;
+  int32_t next_id_ = 0;  // of an added token that the vocabulary does not hold
 };
 
 }  // namespace

@@ -3,21 +3,18 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "trainer/data/added_tokens.h"
 #include "trainer/data/byte_pairs.h"
-#include "trainer/data/word_splitter.h"
+#include "trainer/data/tokenizer_stages.h"
 
 namespace trireme::data {
 
 struct TokenizerParts {
-  bool nfc = false;
-  std::vector<std::unique_ptr<WordSplitter>> splitters;  // each cuts the words of the one before
+  TokenizerStages stages;
   std::optional<BytePairs> pairs;
   AddedTokens verbatim;               // looked for in the text as it is
   AddedTokens normalized;             // looked for in the normalised text

@@ -13,6 +13,9 @@ namespace {
 struct Range {
   char32_t first, last;
 };
+struct StandIn {
+  char32_t first, last, code;
+};
 struct ClassRange {
   char32_t first, last;
   uint8_t combining_class;
@@ -30,6 +33,7 @@ struct SingleDecomposition {
 constexpr char32_t kNumCodes = 0x110000;
 constexpr uint8_t kLetter = 1, kNumber = 2, kSpace = 4;
 constexpr uint8_t kNfcMatters = 8;  // may change, or change others, under form C
+constexpr uint8_t kWordCharacter = 16, kHasStandIn = 32;
 
 // Hangul syllables are composed by arithmetic: leading consonant, vowel, and perhaps a trailing consonant.
 constexpr char32_t kSyllables = 0xAC00, kLeading = 0x1100, kVowels = 0x1161, kTrailing = 0x11A7;
@@ -54,6 +58,8 @@ struct Tables {
     for (const Range& range : kLetters) mark(range.first, range.last, kLetter);
     for (const Range& range : kNumbers) mark(range.first, range.last, kNumber);
     for (const Range& range : kSpaces) mark(range.first, range.last, kSpace);
+    for (const Range& range : kWord) mark(range.first, range.last, kWordCharacter);
+    for (const StandIn& range : kStandIns) mark(range.first, range.last, kHasStandIn);
     for (const ClassRange& range : kCombiningClasses)
       for (char32_t c = range.first; c <= range.last; ++c) {
         combining_classes[c] = range.combining_class;
@@ -169,6 +175,17 @@ bool is_number(char32_t c) {
 }
 bool is_space(char32_t c) {
   return has(c, kSpace);
+}
+
+bool is_word(char32_t c) {
+  return has(c, kWordCharacter);
+}
+
+char32_t stand_in_of_14(char32_t c) {
+  if (!has(c, kHasStandIn)) return c;
+  return std::upper_bound(std::begin(kStandIns), std::end(kStandIns), c,
+                          [](char32_t code, const StandIn& range) { return code <= range.last; })
+      ->code;
 }
 
 bool normalize_nfc(std::string_view text, std::string& out) {

@@ -70,6 +70,16 @@ size_t find_not_utf8(std::string_view text) {
   return std::string_view::npos;
 }
 
+size_t unfinished_utf8(std::string_view text) {
+  for (size_t size = 1; size <= 3 && size <= text.size(); ++size) {
+    const size_t at = text.size() - size;
+    const Lead lead = lead_of(static_cast<unsigned char>(text[at]));
+    if (lead.size == 1) return 0;
+    if (lead.size > 1) return lead.size > size && correct_bytes(text, at, lead) == size ? size : 0;
+  }
+  return 0;
+}
+
 std::string replace_not_utf8(std::string text) {
   size_t at = find_not_utf8(text);
   if (at == std::string::npos) return text;

@@ -74,9 +74,31 @@ size_t contraction_end(std::string_view text, size_t begin, bool any_case) {
   return std::string_view::npos;
 }
 
-class Gpt2Splitter : public WordSplitter {
+// A splitter of which every part of a text is a match: Scanner::word_end says where the word at `begin` ends.
+template <typename Scanner>
+class ScanningSplitter : public WordSplitter {
  public:
-  size_t word_end(std::string_view text, size_t begin) const override {
+  explicit ScanningSplitter(Scanner scanner) : scanner_(scanner) {}
+
+  void split(std::string_view text, std::vector<std::string_view>& words) const override {
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = scanner_.word_end(text, begin);
+      words.push_back(text.substr(begin, end - begin));
+      begin = end;
+    }
+  }
+
+ private:
+  const Scanner scanner_;
+};
+
+template <typename Scanner>
+std::unique_ptr<WordSplitter> splitter_of(Scanner scanner) {
+  return std::make_unique<ScanningSplitter<Scanner>>(scanner);
+}
+
+struct Gpt2Scanner {
+  size_t word_end(std::string_view text, size_t begin) const {
     if (text[begin] == '\'')
       if (const size_t end = contraction_end(text, begin, false); end != std::string_view::npos) return end;
     // " ?" before a run of letters, of numbers, or of neither.
@@ -88,11 +110,10 @@ class Gpt2Splitter : public WordSplitter {
 };
 
 // Llama-3 (numbers in groups of up to three) and Qwen2 (each digit alone).
-class QwenSplitter : public WordSplitter {
- public:
-  explicit QwenSplitter(int max_digits) : max_digits_(max_digits) {}
+struct QwenScanner {
+  int max_digits;
 
-  size_t word_end(std::string_view text, size_t begin) const override {
+  size_t word_end(std::string_view text, size_t begin) const {
     if (text[begin] == '\'')
       if (const size_t end = contraction_end(text, begin, true); end != std::string_view::npos) return end;
     const Character first = character_at(text, begin);
@@ -114,26 +135,42 @@ class QwenSplitter : public WordSplitter {
     return after_newline > begin ? after_newline : white_end(text, begin);
   }
 
- private:
   size_t number_end(std::string_view text, size_t at) const {
-    for (int n = 1; n < max_digits_; ++n) {
+    for (int n = 1; n < max_digits; ++n) {
       const Character c = character_at(text, at);
       if (c.kind != Kind::number) break;
       at = c.end;
     }
     return at;
   }
+};
 
-  int max_digits_;
+struct DigitsScanner {
+  bool individual_digits;
+
+  size_t word_end(std::string_view text, size_t begin) const {
+    Character c = character_at(text, begin);
+    const bool number = c.kind == Kind::number;
+    size_t at = c.end;
+    if (number && individual_digits) return at;
+    for (c = character_at(text, at); c.kind != Kind::end && (c.kind == Kind::number) == number;
+         c = character_at(text, at))
+      at = c.end;
+    return at;
+  }
 };
 
 }  // namespace
 
 std::unique_ptr<WordSplitter> make_splitter(const std::string& regex) {
-  if (regex == kGpt2Regex) return std::make_unique<Gpt2Splitter>();
-  if (regex == kLlama3Regex) return std::make_unique<QwenSplitter>(3);
-  if (regex == kQwen2Regex) return std::make_unique<QwenSplitter>(1);
+  if (regex == kGpt2Regex) return splitter_of(Gpt2Scanner{});
+  if (regex == kLlama3Regex) return splitter_of(QwenScanner{3});
+  if (regex == kQwen2Regex) return splitter_of(QwenScanner{1});
   return make_regex_splitter(regex);
+}
+
+std::unique_ptr<WordSplitter> make_digits_splitter(bool individual_digits) {
+  return splitter_of(DigitsScanner{individual_digits});
 }
 
 }  // namespace trireme::data
