@@ -1,6 +1,6 @@
 #include "trainer/models/decoder.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
@@ -19,23 +19,6 @@ int64_t log_prob_chunk_rows(int64_t vocab_size) {
   return std::max<int64_t>(64, (16 << 20) / vocab_size);
 }
 
-at::Tensor rope_table(const DecoderShape& shape) {
-  const int64_t half = shape.head_dim / 2;
-  at::Tensor table = at::empty({shape.max_position_embeddings, shape.head_dim}, at::kFloat);
-  float* row = table.mutable_data_ptr<float>();
-  for (int64_t position = 0; position < shape.max_position_embeddings; ++position, row += shape.head_dim)
-    for (int64_t d = 0; d < half; ++d) {
-      // The frequency and the angle are rounded to fp32 one after the other, as the reference implementations
-      // do.
-      const float frequency = static_cast<float>(
-          1.0 / std::pow(shape.rope_theta, static_cast<double>(2 * d) / static_cast<double>(shape.head_dim)));
-      const float angle = static_cast<float>(position) * frequency;
-      row[d] = std::cos(angle);
-      row[half + d] = std::sin(angle);
-    }
-  return table;
-}
-
 template <typename T>
 at::Tensor borrow(const std::vector<T>& values, at::ScalarType dtype) {
   return at::from_blob(const_cast<T*>(values.data()), {static_cast<int64_t>(values.size())},
@@ -48,11 +31,11 @@ Decoder::Decoder(const DecoderShape& shape, ParameterSet& parameters, at::Scalar
     : shape_(shape),
       parameters_(parameters),
       compute_dtype_(compute_dtype),
-      dims_{shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim} {
+      dims_{shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim},
+      rope_(shape) {
   compute_flat_ = compute_dtype == parameters.dtype()
                       ? parameters.flat()
                       : at::empty_like(parameters.flat(), parameters.flat().options().dtype(compute_dtype));
-  rope_ = rope_table(shape);
   const int64_t hidden = shape.hidden_size, q_width = dims_.heads * dims_.head_dim;
   embedding_ = weight_at("model.embed_tokens.weight", shape.vocab_size, hidden);
   for (int64_t i = 0; i < shape.num_hidden_layers; ++i) {
@@ -60,8 +43,14 @@ Decoder::Decoder(const DecoderShape& shape, ParameterSet& parameters, at::Scalar
     Layer& layer = layers_.emplace_back();
     layer.input_norm = weight_at(prefix + "input_layernorm.weight", hidden, 0);
     layer.qkv = weight_at(prefix + "self_attn.q_proj.weight", dims_.qkv_width(), hidden);
-    layer.qkv_bias = weight_at(prefix + "self_attn.q_proj.bias", dims_.qkv_width(), 0);
+    if (shape.qkv_bias) layer.qkv_bias = weight_at(prefix + "self_attn.q_proj.bias", dims_.qkv_width(), 0);
+    if (shape.qk_norm) {
+      layer.q_norm = weight_at(prefix + "self_attn.q_norm.weight", dims_.head_dim, 0);
+      layer.k_norm = weight_at(prefix + "self_attn.k_norm.weight", dims_.head_dim, 0);
+    }
     layer.attention_output = weight_at(prefix + "self_attn.o_proj.weight", hidden, q_width);
+    if (shape.attention_output_bias)
+      layer.attention_output_bias = weight_at(prefix + "self_attn.o_proj.bias", hidden, 0);
     layer.mlp_norm = weight_at(prefix + "post_attention_layernorm.weight", hidden, 0);
     layer.gate_up = weight_at(prefix + "mlp.gate_proj.weight", 2 * shape.intermediate_size, hidden);
     layer.down = weight_at(prefix + "mlp.down_proj.weight", hidden, shape.intermediate_size);
@@ -95,10 +84,13 @@ BatchPlan Decoder::plan_of(const ForwardBatch& batch) const {
   plan.batch = &batch;
   plan.positions_T = borrow(batch.positions, at::kInt);
   plan.tokens_T = borrow(batch.tokens, at::kInt).to(device(), at::kLong);
-  plan.rope = rope_;
-  for (const int32_t position : batch.positions)
+  int32_t last = 0;
+  for (const int32_t position : batch.positions) {
     TRIREME_CHECK(position >= 0 && position < shape_.max_position_embeddings,
                   "position {} is beyond the model's {}", position, shape_.max_position_embeddings);
+    last = std::max(last, position);
+  }
+  plan.rope = rope_.up_to(last + 1);
   return plan;
 }
 
@@ -106,11 +98,12 @@ at::Tensor Decoder::forward(const BatchPlan& plan, KvSlots* kv, bool train) cons
   at::Tensor residual = embedding(embedding_, plan, train);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
-    const at::Tensor qkv =
+    at::Tensor qkv =
         linear(rms_norm(residual, layer.input_norm, shape_.rms_norm_eps), layer.qkv, &layer.qkv_bias);
+    if (shape_.qk_norm) qkv = qk_norm(qkv, layer.q_norm, layer.k_norm, dims_, shape_.rms_norm_eps);
     const at::Tensor attended =
         kv ? attention_paged(qkv, dims_, plan, (*kv)[i]) : attention_packed(qkv, dims_, plan);
-    residual = residual + linear(attended, layer.attention_output, nullptr);
+    residual = residual + linear(attended, layer.attention_output, &layer.attention_output_bias);
     const at::Tensor gate_up =
         linear(rms_norm(residual, layer.mlp_norm, shape_.rms_norm_eps), layer.gate_up, nullptr);
     residual = residual + linear(silu_mul(gate_up), layer.down, nullptr);

@@ -1,4 +1,4 @@
-// The Qwen2 decoder, described once, for rollout and for training.
+// A decoder of any family (family.h), described once, for rollout and for training.
 //
 // Weights live in a ParameterSet (one flat buffer, named as Hugging Face names them); a Decoder borrows them.
 // Compute runs in `compute_dtype`: in the set's own buffer where that is its dtype, else in a copy.
@@ -15,6 +15,7 @@
 #include "trainer/models/forward_batch.h"
 #include "trainer/models/ops.h"
 #include "trainer/models/parameter_set.h"
+#include "trainer/models/rope_table.h"
 
 namespace trireme::models {
 
@@ -56,7 +57,8 @@ class Decoder {
 
  private:
   struct Layer {
-    Weight input_norm, qkv, qkv_bias, attention_output, mlp_norm, gate_up, down;
+    Weight input_norm, qkv, qkv_bias, q_norm, k_norm, attention_output, attention_output_bias;
+    Weight mlp_norm, gate_up, down;
   };
   Weight weight_at(const std::string& first, int64_t rows, int64_t columns);
   BatchPlan plan_of(const ForwardBatch& batch) const;
@@ -67,7 +69,7 @@ class Decoder {
   at::ScalarType compute_dtype_;
   at::Tensor compute_flat_;  // the set's own buffer where its dtype is compute_dtype
   AttentionDims dims_;
-  at::Tensor rope_;  // [max positions, head_dim] cos | sin, fp32, host
+  RopeTable rope_;
   Weight embedding_, final_norm_, head_;
   std::vector<Layer> layers_;
 };

@@ -1,113 +1,161 @@
 #include "trainer/models/decoder_shape.h"
 
 #include <filesystem>
-#include <initializer_list>
-#include <set>
 
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/error.h"
 #include "runtime/base/files.h"
+#include "trainer/models/family.h"
+#include "trainer/models/parameter_spec.h"
 
 namespace trireme::models {
 namespace {
 
-class Fields {
- public:
-  Fields(const nlohmann::json& config, Mistakes& mistakes) : config_(config), mistakes_(mistakes) {}
+// Beyond these a config.json is not of a model but damaged; a tensor's size stays far from int64's end.
+constexpr int64_t kMaxVocabulary = 1 << 26, kMaxWidth = 1 << 22, kMaxLayers = 1 << 14, kMaxHeads = 1 << 16,
+                  kMaxPositions = 1 << 30;
 
-  int64_t positive(const char* name, int64_t fallback = 0) {
-    if (!present(name)) {
-      if (fallback == 0) mistakes_.add(name, "is missing");
-      return fallback;
-    }
-    const auto& value = config_[name];
-    if (!value.is_number_integer() || value.get<int64_t>() <= 0) {
-      mistakes_.add(name, fmt::format("must be a positive integer, is {}", value.dump()));
-      return 1;
-    }
-    return value.get<int64_t>();
-  }
-  double number(const char* name, double fallback) {
-    if (!present(name)) return fallback;
-    if (!config_[name].is_number() || config_[name].get<double>() <= 0) {
-      mistakes_.add(name, fmt::format("must be a positive number, is {}", config_[name].dump()));
-      return fallback;
-    }
-    return config_[name].get<double>();
-  }
-  bool flag(const char* name, bool fallback) {
-    if (!present(name)) return fallback;
-    if (!config_[name].is_boolean()) {
-      mistakes_.add(name, fmt::format("must be true or false, is {}", config_[name].dump()));
-      return fallback;
-    }
-    return config_[name].get<bool>();
-  }
-  /// Refuses a field whose value asks for what this decoder does not do.
-  void must_be(const char* name, std::initializer_list<nlohmann::json> allowed) {
-    if (!present(name)) return;
-    for (const auto& value : allowed)
-      if (config_[name] == value) return;
-    mistakes_.add(name, fmt::format("{} is not supported", config_[name].dump()));
-  }
+const Family* read_family(ConfigFields& fields, DecoderShape& shape) {
+  shape.model_type = fields.text("model_type", "");
+  const Family* family = find_family(shape.model_type);
+  std::string supported;
+  for (const Family* known : families())
+    supported +=
+        fmt::format("{}{} ({})", supported.empty() ? "" : ", ", known->model_type, known->architecture);
+  if (!family)
+    fields.mistake("model_type",
+                   fmt::format("'{}' is not supported; supported: {}", shape.model_type, supported));
+  const nlohmann::json& architectures = fields.value("architectures");
+  if (family && !architectures.is_null() && architectures != nlohmann::json::array({family->architecture}))
+    fields.mistake("architectures",
+                   fmt::format("{} is not supported; supported: {}", architectures.dump(), supported));
+  return family;
+}
 
- private:
-  bool present(const char* name) const { return config_.contains(name) && !config_[name].is_null(); }
-  const nlohmann::json& config_;
-  Mistakes& mistakes_;
-};
+// Fields of any family that must ask for nothing special, or that concern other things than the decoder.
+void check_shared_fields(ConfigFields& fields) {
+  fields.must_be("hidden_act", {"silu"});
+  fields.must_be("attention_dropout", {0});
+  fields.must_be("partial_rotary_factor", {1});
+  fields.must_be("chunk_size_feed_forward", {0});
+  fields.must_be("is_encoder_decoder", {false});
+  fields.must_be("add_cross_attention", {false});
+  if (const auto& types = fields.value("layer_types"); types.is_array()) {
+    for (const auto& type : types)
+      if (type != "full_attention") {
+        fields.mistake("layer_types",
+                       type.dump() + " is not supported; every layer must be \"full_attention\"");
+        break;
+      }
+  } else if (!types.is_null()) {
+    fields.mistake("layer_types", "must be a list, is " + types.dump());
+  }
+  const std::string quantized =
+      "quantized weights are not supported; take the checkpoint in bf16, fp16 or fp32";
+  for (const char* name : {"quantization_config", "quantization", "compression_config"})
+    fields.refuse(name, quantized);
+  for (const char* name : {"num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok",
+                           "moe_intermediate_size"})
+    fields.refuse(name, "mixtures of experts are not supported");
+  for (const char* name : {"vision_config", "audio_config", "text_config"})
+    fields.refuse(name, "only text models are supported");
+  fields.refuse("auto_map", "the checkpoint wants code of its own, which is not run");
+
+  fields.harmless({"dtype", "torch_dtype", "transformers_version", "_name_or_path", "name_or_path",
+                   "_commit_hash", "use_cache", "attn_implementation", "_attn_implementation",
+                   "_attn_implementation_autoset", "_flash_attn_2_enabled", "torchscript", "use_bfloat16",
+                   "gradient_checkpointing", "unsloth_version", "unsloth_fixed"});
+  // Tokens, and tasks of other heads than the language model's.
+  fields.harmless({"bos_token_id",
+                   "eos_token_id",
+                   "pad_token_id",
+                   "unk_token_id",
+                   "sep_token_id",
+                   "decoder_start_token_id",
+                   "tokenizer_class",
+                   "prefix",
+                   "is_decoder",
+                   "finetuning_task",
+                   "task_specific_params",
+                   "problem_type",
+                   "id2label",
+                   "label2id",
+                   "num_labels",
+                   "return_dict",
+                   "output_hidden_states",
+                   "output_attentions",
+                   "output_router_logits",
+                   "tie_encoder_decoder",
+                   "cross_attention_hidden_size"});
+  // Defaults of generation, which older checkpoints kept here.
+  fields.harmless({"do_sample",
+                   "temperature",
+                   "top_k",
+                   "top_p",
+                   "typical_p",
+                   "min_p",
+                   "epsilon_cutoff",
+                   "eta_cutoff",
+                   "repetition_penalty",
+                   "length_penalty",
+                   "diversity_penalty",
+                   "encoder_no_repeat_ngram_size",
+                   "no_repeat_ngram_size",
+                   "bad_words_ids",
+                   "suppress_tokens",
+                   "begin_suppress_tokens",
+                   "forced_bos_token_id",
+                   "forced_eos_token_id",
+                   "num_beams",
+                   "num_beam_groups",
+                   "num_return_sequences",
+                   "early_stopping",
+                   "exponential_decay_length_penalty",
+                   "max_length",
+                   "min_length",
+                   "max_new_tokens",
+                   "output_scores",
+                   "return_dict_in_generate",
+                   "remove_invalid_values"});
+}
 
 }  // namespace
 
 DecoderShape DecoderShape::from_json(const nlohmann::json& config, const std::string& where) {
-  Mistakes mistakes;
   if (!config.is_object()) fail(ErrorCode::invalid_config, "{}: must hold a JSON object", where);
+  Mistakes mistakes;
+  ConfigFields fields(config, mistakes);
   DecoderShape shape;
-  Fields fields(config, mistakes);
-  shape.model_type = config.value("model_type", std::string());
-  if (shape.model_type != "qwen2")
-    mistakes.add("model_type", fmt::format("'{}' is not supported; supported: qwen2", shape.model_type));
-  shape.vocab_size = fields.positive("vocab_size");
-  shape.hidden_size = fields.positive("hidden_size");
-  shape.intermediate_size = fields.positive("intermediate_size");
-  shape.num_hidden_layers = fields.positive("num_hidden_layers");
-  shape.num_attention_heads = fields.positive("num_attention_heads");
-  shape.num_key_value_heads =
-      fields.positive("num_key_value_heads", std::max<int64_t>(shape.num_attention_heads, 1));
-  shape.head_dim = fields.positive(
-      "head_dim", std::max<int64_t>(shape.hidden_size / std::max<int64_t>(shape.num_attention_heads, 1), 1));
-  shape.max_position_embeddings = fields.positive("max_position_embeddings", 32768);
+  const Family* family = read_family(fields, shape);
+  shape.vocab_size = fields.count("vocab_size", kMaxVocabulary);
+  shape.hidden_size = fields.count("hidden_size", kMaxWidth);
+  shape.intermediate_size = fields.count("intermediate_size", kMaxWidth);
+  shape.num_hidden_layers = fields.count("num_hidden_layers", kMaxLayers);
+  shape.num_attention_heads = fields.count("num_attention_heads", kMaxHeads);
+  shape.num_key_value_heads = fields.count("num_key_value_heads", kMaxHeads, shape.num_attention_heads);
+  shape.max_position_embeddings = fields.count("max_position_embeddings", kMaxPositions);
   shape.rms_norm_eps = fields.number("rms_norm_eps", 1e-6);
-  shape.rope_theta = fields.number("rope_theta", 10000.0);
   shape.initializer_range = fields.number("initializer_range", 0.02);
   shape.tie_word_embeddings = fields.flag("tie_word_embeddings", false);
-  // Newer checkpoints keep theta in rope_parameters.
-  if (config.contains("rope_parameters") && config["rope_parameters"].is_object()) {
-    const auto& rope = config["rope_parameters"];
-    if (rope.contains("rope_theta") && rope["rope_theta"].is_number())
-      shape.rope_theta = rope["rope_theta"].get<double>();
-    if (rope.value("rope_type", "default") != "default")
-      mistakes.add("rope_parameters.rope_type", fmt::format("{} is not supported", rope["rope_type"].dump()));
-  }
-  fields.must_be("rope_scaling", {});
-  fields.must_be("hidden_act", {"silu"});
-  fields.must_be("use_sliding_window", {false});
-  fields.must_be("attention_dropout", {0, 0.0});
-  if (config.contains("layer_types") && config["layer_types"].is_array())
-    for (const auto& type : config["layer_types"])
-      if (type != "full_attention") {
-        mistakes.add("layer_types", fmt::format("{} is not supported", type.dump()));
-        break;
-      }
-  if (mistakes.empty()) {
+  shape.rope_scaling = read_rope(fields, shape.max_position_embeddings, shape.rope_theta);
+  check_shared_fields(fields);
+  if (family) {
+    shape.qkv_bias = false;
+    family->read(fields, shape);
+    fields.refuse_the_rest();
     if (shape.num_attention_heads % shape.num_key_value_heads != 0)
       mistakes.add("num_key_value_heads", fmt::format("{} does not divide num_attention_heads {}",
                                                       shape.num_key_value_heads, shape.num_attention_heads));
-    if (shape.head_dim % 2 != 0 || shape.head_dim > 256)
-      mistakes.add("head_dim", fmt::format("{} must be even and at most 256", shape.head_dim));
+    if (shape.head_dim % 2 != 0 || shape.head_dim > kMaxHeadDim)
+      mistakes.add("head_dim", fmt::format("{} must be even and at most {}", shape.head_dim, kMaxHeadDim));
   }
   mistakes.throw_if_any(where + ": this model cannot be used");
+  // YaRN is often switched on by hand, without a word of the new length.
+  if (shape.rope_scaling.type == RopeScaling::Type::yarn)
+    shape.max_position_embeddings =
+        std::max(shape.max_position_embeddings,
+                 static_cast<int64_t>(shape.rope_scaling.factor * shape.rope_scaling.original_max_positions));
   shape.config_text = config.dump();
   return shape;
 }
@@ -135,7 +183,9 @@ nlohmann::ordered_json DecoderShape::to_json(const std::string& torch_dtype) con
     if (config.contains("torch_dtype") || !config.contains("dtype")) config["torch_dtype"] = torch_dtype;
     return config;
   }
-  config["architectures"] = {"Qwen2ForCausalLM"};
+  const Family* family = find_family(model_type);
+  TRIREME_CHECK(family, "no family is named {}", model_type);
+  config["architectures"] = {family->architecture};
   config["model_type"] = model_type;
   config["vocab_size"] = vocab_size;
   config["hidden_size"] = hidden_size;
@@ -143,25 +193,23 @@ nlohmann::ordered_json DecoderShape::to_json(const std::string& torch_dtype) con
   config["num_hidden_layers"] = num_hidden_layers;
   config["num_attention_heads"] = num_attention_heads;
   config["num_key_value_heads"] = num_key_value_heads;
-  if (head_dim * num_attention_heads != hidden_size) config["head_dim"] = head_dim;
   config["max_position_embeddings"] = max_position_embeddings;
   config["rms_norm_eps"] = rms_norm_eps;
-  config["rope_theta"] = rope_theta;
+  write_rope(rope_theta, rope_scaling, config);
   config["initializer_range"] = initializer_range > 0 ? initializer_range : 0.02;
   config["tie_word_embeddings"] = tie_word_embeddings;
   config["hidden_act"] = "silu";
   config["attention_dropout"] = 0.0;
-  config["use_sliding_window"] = false;
+  family->write(*this, config);
   config["use_cache"] = true;
   config["torch_dtype"] = torch_dtype;
   return config;
 }
 
 int64_t DecoderShape::num_parameters() const {
-  const int64_t q = num_attention_heads * head_dim, kv = num_key_value_heads * head_dim;
-  const int64_t layer = hidden_size * (q + 2 * kv) + q + 2 * kv + q * hidden_size +
-                        3 * hidden_size * intermediate_size + 2 * hidden_size;
-  return vocab_size * hidden_size * (tie_word_embeddings ? 1 : 2) + num_hidden_layers * layer + hidden_size;
+  int64_t count = 0;
+  for (const ParameterSpec& spec : parameter_specs(*this)) count += spec.numel();
+  return count;
 }
 
 }  // namespace trireme::models

@@ -153,10 +153,7 @@ struct LogProbFunction : Function<LogProbFunction> {
       grad_logits.view({-1}).index_add_(0, flat, grad_N.index_select(0, pairs));
       grad_logits.mul_(1.0 / temperature);
       const at::Tensor narrow = grad_logits.to(hidden.scalar_type());
-      if (narrow.scalar_type() == at::kFloat)
-        head->gradient.addmm_(narrow.t(), hidden_chunk);
-      else
-        head->gradient.add_(at::mm(narrow.t(), hidden_chunk));
+      head->accumulate(narrow, hidden_chunk);
       grad_hidden.index_copy_(0, chunk, at::mm(narrow, head->value));
     }
     return {grad_hidden, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};

@@ -30,20 +30,17 @@ Element element_of(const at::Tensor& x) {
   return Element::bf16;
 }
 
+// The address of the element that stands `at` places from the first.
+void* element(const at::Tensor& x, int64_t at) {
+  return static_cast<char*>(x.data_ptr()) + at * x.element_size();
+}
+
 // A Weight outlives every graph made from it (the decoder owns it), so a graph keeps its address.
 int64_t address_of(const Weight* weight) {
   return reinterpret_cast<int64_t>(weight);
 }
 const Weight* weight_at(const c10::IValue& address) {
   return reinterpret_cast<const Weight*>(address.toInt());
-}
-
-// gradient += a^T b, in fp32.
-void accumulate_matrix(const at::Tensor& gradient, const at::Tensor& a, const at::Tensor& b) {
-  if (a.scalar_type() == at::kFloat)
-    gradient.addmm_(a.t(), b);
-  else
-    gradient.add_(at::mm(a.t(), b));
 }
 
 struct EmbeddingFunction : Function<EmbeddingFunction> {
@@ -73,8 +70,8 @@ struct LinearFunction : Function<LinearFunction> {
     const Weight* weight = weight_at(ctx->saved_data["weight"]);
     const Weight* bias = weight_at(ctx->saved_data["bias"]);
     const at::Tensor grad = grads[0].contiguous();
-    accumulate_matrix(weight->gradient, grad, ctx->get_saved_variables()[0]);
-    if (bias) bias->gradient.add_(grad.sum(0, false, at::kFloat));
+    weight->accumulate(grad, ctx->get_saved_variables()[0]);
+    if (bias && bias->value.defined()) bias->gradient.add_(grad.sum(0, false, at::kFloat));
     return {at::mm(grad, weight->value), at::Tensor(), at::Tensor()};
   }
 };
@@ -100,6 +97,58 @@ struct RmsNormFunction : Function<RmsNormFunction> {
                                     x.size(1), grad_x.mutable_data_ptr(),
                                     weight->gradient.mutable_data_ptr<float>());
     return {grad_x, at::Tensor(), at::Tensor()};
+  }
+};
+
+// The heads of a row of qkv are rows of head_dim: q's with one weight, k's with another.
+struct QkNormFunction : Function<QkNormFunction> {
+  // Calls body(row, first head, number of heads, weight) for q and for k of each row.
+  template <typename Body>
+  static void for_each_part(int64_t rows, const AttentionDims& dims, const Weight* q_weight,
+                            const Weight* k_weight, const Body& body) {
+    for (int64_t row = 0; row < rows; ++row) {
+      body(row, int64_t{0}, dims.heads, q_weight);
+      body(row, dims.heads, dims.kv_heads, k_weight);
+    }
+  }
+
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& qkv, const Weight* q_weight,
+                            const Weight* k_weight, const AttentionDims& dims, double eps) {
+    const int64_t normed_heads = dims.heads + dims.kv_heads;
+    const at::Tensor out = qkv.clone();
+    const at::Tensor inverse = at::empty({qkv.size(0), normed_heads}, at::kFloat);
+    for_each_part(qkv.size(0), dims, q_weight, k_weight,
+                  [&](int64_t row, int64_t head, int64_t heads, const Weight* weight) {
+                    const int64_t at = row * qkv.size(1) + head * dims.head_dim;
+                    cpu_kernels().rms_norm(element_of(qkv), element(qkv, at), weight->value.const_data_ptr(),
+                                           static_cast<float>(eps), heads, dims.head_dim, element(out, at),
+                                           inverse.mutable_data_ptr<float>() + row * normed_heads + head);
+                  });
+    ctx->saved_data["q_weight"] = address_of(q_weight);
+    ctx->saved_data["k_weight"] = address_of(k_weight);
+    ctx->saved_data["heads"] = dims.heads;
+    ctx->saved_data["kv_heads"] = dims.kv_heads;
+    ctx->saved_data["head_dim"] = dims.head_dim;
+    ctx->save_for_backward({qkv, inverse});
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &qkv = saved[0], &inverse = saved[1];
+    const AttentionDims dims{ctx->saved_data["heads"].toInt(), ctx->saved_data["kv_heads"].toInt(),
+                             ctx->saved_data["head_dim"].toInt()};
+    const at::Tensor grad = grads[0].contiguous(), result = grad.clone();  // v's as it is
+    for_each_part(
+        qkv.size(0), dims, weight_at(ctx->saved_data["q_weight"]), weight_at(ctx->saved_data["k_weight"]),
+        [&](int64_t row, int64_t head, int64_t heads, const Weight* weight) {
+          const int64_t at = row * qkv.size(1) + head * dims.head_dim;
+          cpu_kernels().rms_norm_backward(element_of(qkv), element(qkv, at), weight->value.const_data_ptr(),
+                                          inverse.const_data_ptr<float>() + row * inverse.size(1) + head,
+                                          element(grad, at), heads, dims.head_dim, element(result, at),
+                                          weight->gradient.mutable_data_ptr<float>());
+        });
+    return {result, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -156,10 +205,6 @@ void rotate(const at::Tensor& from, int64_t from_column, int64_t heads, const At
                        static_cast<char*>(to.mutable_data_ptr()) + to_column * bytes, to.stride(0));
 }
 
-const void* column(const at::Tensor& x, int64_t at) {
-  return static_cast<const char*>(x.const_data_ptr()) + at * x.element_size();
-}
-
 struct AttentionFunction : Function<AttentionFunction> {
   static AttentionForward task_of(const at::Tensor& rotated, const at::Tensor& out, const at::Tensor& lse,
                                   const AttentionDims& dims) {
@@ -167,8 +212,8 @@ struct AttentionFunction : Function<AttentionFunction> {
     task.shape = kernel_shape(dims);
     task.element = element_of(rotated);
     task.q = rotated.const_data_ptr();
-    task.keys = column(rotated, dims.heads * dims.head_dim);
-    task.values = column(rotated, (dims.heads + dims.kv_heads) * dims.head_dim);
+    task.keys = element(rotated, dims.heads * dims.head_dim);
+    task.values = element(rotated, (dims.heads + dims.kv_heads) * dims.head_dim);
     task.q_stride = task.kv_stride = rotated.stride(0);
     task.out = out.mutable_data_ptr();
     task.lse = lse.mutable_data_ptr<float>();
@@ -235,7 +280,23 @@ bool recording(const at::Tensor& x) {
   return at::GradMode::is_enabled() && x.requires_grad();
 }
 
+// What autograd shall differentiate by, where plain tensor operations stand in for a kernel: in training a
+// leaf that shares the flat buffer's gradient, so that autograd adds into it.
+at::Tensor plain_weight(const Weight& weight, bool train) {
+  if (!train) return weight.value;
+  at::Tensor leaf = weight.value.to(at::kFloat).detach().requires_grad_(true);
+  leaf.mutable_grad() = weight.gradient;
+  return leaf;
+}
+
 }  // namespace
+
+void Weight::accumulate(const at::Tensor& grad_y, const at::Tensor& x) const {
+  if (grad_y.scalar_type() == at::kFloat)
+    gradient.addmm_(grad_y.t(), x);
+  else
+    gradient.add_(at::mm(grad_y.t(), x));
+}
 
 at::Tensor embedding(const Weight& table, const BatchPlan& plan, bool train) {
   if (!train) return at::embedding(table.value, plan.tokens_T);
@@ -250,14 +311,16 @@ at::Tensor linear(const at::Tensor& x, const Weight& weight, const Weight* bias)
 }
 
 at::Tensor rms_norm(const at::Tensor& x, const Weight& weight, double eps) {
-  if (!x.is_cpu()) {
-    if (!recording(x)) return reference::rms_norm(x, weight.value, eps);
-    // A leaf that shares the flat buffer's gradient: autograd adds into it.
-    at::Tensor leaf = weight.value.to(at::kFloat).detach().requires_grad_(true);
-    leaf.mutable_grad() = weight.gradient;
-    return reference::rms_norm(x, leaf, eps);
-  }
+  if (!x.is_cpu()) return reference::rms_norm(x, plain_weight(weight, recording(x)), eps);
   return RmsNormFunction::apply(x.contiguous(), &weight, eps);
+}
+
+at::Tensor qk_norm(const at::Tensor& qkv, const Weight& q_weight, const Weight& k_weight,
+                   const AttentionDims& dims, double eps) {
+  if (!qkv.is_cpu())
+    return reference::qk_norm(qkv, plain_weight(q_weight, recording(qkv)),
+                              plain_weight(k_weight, recording(qkv)), dims, eps);
+  return QkNormFunction::apply(qkv.contiguous(), &q_weight, &k_weight, dims, eps);
 }
 
 at::Tensor silu_mul(const at::Tensor& gate_up) {
@@ -303,7 +366,7 @@ at::Tensor attention_paged(const at::Tensor& qkv, const AttentionDims& dims, con
                 static_cast<const char*>(k.const_data_ptr()) + r * row_bytes, row_bytes);
     std::memcpy(
         static_cast<char*>(kv.values.mutable_data_ptr()) + slot * row_bytes,
-        static_cast<const char*>(column(qkv, q_width + kv_width)) + r * qkv.stride(0) * qkv.element_size(),
+        static_cast<const char*>(element(qkv, q_width + kv_width)) + r * qkv.stride(0) * qkv.element_size(),
         row_bytes);
   }
   const at::Tensor out = at::empty({rows, q_width}, qkv.options());

@@ -21,6 +21,9 @@ namespace trireme::models {
 struct Weight {
   at::Tensor value;     // compute dtype, no graph
   at::Tensor gradient;  // fp32, same shape; undefined where nothing is trained
+
+  /// Of a matrix [out, in] that made y [T, out] from x [T, in]: adds grad_y^T x to the gradient, in fp32.
+  void accumulate(const at::Tensor& grad_y, const at::Tensor& x) const;
 };
 
 struct AttentionDims {
@@ -39,9 +42,13 @@ struct BatchPlan {
 
 /// Where a graph begins: a tensor that requires gradients where `train`, so that what follows is recorded.
 at::Tensor embedding(const Weight& table, const BatchPlan& plan, bool train);
-/// x [T, in] -> [T, out]; bias may be null.
+/// x [T, in] -> [T, out]; bias may be null, or a Weight without a value.
 at::Tensor linear(const at::Tensor& x, const Weight& weight, const Weight* bias);
 at::Tensor rms_norm(const at::Tensor& x_TD, const Weight& weight, double eps);
+/// RMS norm of each head of q and of each head of k, with one weight of head_dim each; v as it is. qkv
+/// [T, qkv_width] -> the same.
+at::Tensor qk_norm(const at::Tensor& qkv, const Weight& q_weight, const Weight& k_weight,
+                   const AttentionDims& dims, double eps);
 /// [T, 2 I] -> [T, I]: silu(left half) * right half.
 at::Tensor silu_mul(const at::Tensor& gate_up);
 

@@ -20,6 +20,17 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   return (normed * weight.to(at::kFloat)).to(x.scalar_type());
 }
 
+at::Tensor qk_norm(const at::Tensor& qkv, const at::Tensor& q_weight, const at::Tensor& k_weight,
+                   const AttentionDims& dims, double eps) {
+  const int64_t rows = qkv.size(0), q_width = dims.heads * dims.head_dim,
+                kv_width = dims.kv_heads * dims.head_dim;
+  const auto parts = qkv.split_with_sizes({q_width, kv_width, kv_width}, 1);
+  const auto normed = [&](const at::Tensor& x, const at::Tensor& weight) {
+    return rms_norm(x.reshape({rows, -1, dims.head_dim}), weight, eps).reshape({rows, -1});
+  };
+  return at::cat({normed(parts[0], q_weight), normed(parts[1], k_weight), parts[2]}, 1);
+}
+
 at::Tensor silu_mul(const at::Tensor& gate_up) {
   const auto halves = gate_up.chunk(2, -1);
   return (at::silu(halves[0].to(at::kFloat)) * halves[1].to(at::kFloat)).to(gate_up.scalar_type());

@@ -9,6 +9,8 @@
 namespace trireme::models::reference {
 
 at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double eps);
+at::Tensor qk_norm(const at::Tensor& qkv, const at::Tensor& q_weight, const at::Tensor& k_weight,
+                   const AttentionDims& dims, double eps);
 at::Tensor silu_mul(const at::Tensor& gate_up);
 /// x [T, heads, head_dim]
 at::Tensor rotary(const at::Tensor& x, const at::Tensor& positions_T, const at::Tensor& rope);
