@@ -18,8 +18,8 @@ Mpirun Mpirun::from_environment() {
                 [](const std::string& name) { return std::getenv(name.c_str()) != nullptr; });
 }
 
-std::vector<std::string> Mpirun::command_line(const plan::LaunchPlan& plan,
-                                              const std::vector<std::string>& guard) const {
+// mpirun, and how it shall start ranks on this machine.
+std::vector<std::string> Mpirun::local_ranks(size_t num_ranks) const {
   static constexpr std::array<std::pair<const char*, const char*>, 5> kParameters{{
       {"plm", "isolated"},  // no agents on other hosts
       {"oob_tcp_if_include", "127.0.0.0/8"},
@@ -27,18 +27,32 @@ std::vector<std::string> Mpirun::command_line(const plan::LaunchPlan& plan,
       {"btl", "self,vader"},
       {"btl_vader_single_copy_mechanism", "none"},  // containers forbid process_vm_readv
   }};
-  std::vector<std::string> command{"mpirun", "-np", std::to_string(plan.ranks.size())};
+  std::vector<std::string> command{"mpirun", "-np", std::to_string(num_ranks)};
   if (is_root_) command.emplace_back("--allow-run-as-root");
-  // The guard binds, by the plan; mpirun shall neither bind nor count slots.
+  // Binding is the guard's, by the plan; mpirun shall neither bind nor count slots.
   for (const char* word : {"--bind-to", "none", "--oversubscribe"}) command.emplace_back(word);
   for (const auto& [name, value] : kParameters) {
     if (is_set_(std::string("OMPI_MCA_") + name)) continue;
     for (const char* word : {"--mca", name, value}) command.emplace_back(word);
   }
+  return command;
+}
+
+std::vector<std::string> Mpirun::command_line(const plan::LaunchPlan& plan,
+                                              const std::vector<std::string>& guard) const {
+  std::vector<std::string> command = local_ranks(plan.ranks.size());
   // Names only: the values travel in the environment, where `ps` does not show them.
   for (const char* name : {"TRIREME_RUN_DIR", "TRIREME_SUPERVISOR", "TRIREME_SECRET"})
     for (const char* word : {"-x", name}) command.emplace_back(word);
   command.insert(command.end(), guard.begin(), guard.end());
+  return command;
+}
+
+std::vector<std::string> Mpirun::plain_command_line(size_t num_ranks,
+                                                    const std::vector<std::string>& program) const {
+  std::vector<std::string> command = local_ranks(num_ranks);
+  command.emplace_back("--quiet");  // a rank that fails has said why itself
+  command.insert(command.end(), program.begin(), program.end());
   return command;
 }
 

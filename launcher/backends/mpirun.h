@@ -17,11 +17,16 @@ class Mpirun : public Backend {
   std::string name() const override { return "mpirun"; }
   std::vector<std::string> command_line(const plan::LaunchPlan& plan,
                                         const std::vector<std::string>& guard) const override;
+  /// The command that starts `program` on so many ranks, without guards: for what is no run.
+  std::vector<std::string> plain_command_line(size_t num_ranks,
+                                              const std::vector<std::string>& program) const;
   bool hides(const std::string& variable) const override;
   bool is_noise(const std::string& line) const override;
   std::string how_to_install() const override;
 
  private:
+  std::vector<std::string> local_ranks(size_t num_ranks) const;
+
   bool is_root_;
   std::function<bool(const std::string&)> is_set_;
 };

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "launcher/commands/commands.h"
+#include "launcher/commands/hand_on.h"
 #include "launcher/process/guard.h"
 #include "runtime/base/error.h"
 
@@ -11,6 +12,10 @@ const std::vector<Command>& all_commands() {
       {"run", "CONFIG [key=value ...]", "check the configuration, start the ranks, watch them", run},
       {"plan", "CONFIG [key=value ...]", "show which rank would get which CPUs, GPU and roles", plan},
       {"config", "check|show|explain ...", "check or show a configuration, explain a key", config},
+      {"tokenize", "--model DIR ...", "texts and conversations to token ids, and back", hand_on},
+      {"score", "--model DIR ...", "log-probabilities of given texts", hand_on},
+      {"generate", "--model DIR ...", "completions of prompts", hand_on},
+      {"export", "SOURCE DESTINATION", "a checkpoint as a Hugging Face folder", hand_on},
       {"docs", "configuration|metrics", "print the reference of all keys, or of all metrics", docs},
       {"help", "[COMMAND]", "this text, or a command's", help},
       {"guard", "", "started by mpirun", [](const Arguments&) { return process::guard_rank(); }, true},

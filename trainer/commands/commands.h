@@ -13,6 +13,10 @@ using command_line::Arguments;
 
 int run(const Arguments& arguments);    // one rank of a run; never throws
 int check(const Arguments& arguments);  // of a configuration
+int tokenize(const Arguments& arguments);
+int score(const Arguments& arguments);
+int generate(const Arguments& arguments);
+int export_model(const Arguments& arguments);
 
 struct Command {
   const char* name;

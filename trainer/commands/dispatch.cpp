@@ -36,6 +36,10 @@ const std::vector<Command>& all_commands() {
   static const std::vector<Command> commands{
       {"run", "", "one rank of a run, as its launcher's environment says", run},
       {"check", "CONFIG [key=value ...]", "reads the data and the tokenizer, lists every mistake", check},
+      {"tokenize", "--model DIR ...", "texts to token ids and back", tokenize},
+      {"score", "--model DIR ...", "log-probabilities of texts", score},
+      {"generate", "--model DIR ...", "completions of prompts", generate},
+      {"export", "SOURCE DESTINATION", "a checkpoint as a Hugging Face folder", export_model},
       {"docs", "metrics", "the text of docs/metrics.md", docs},
       {"help", "", "this text", help},
       {"--help", "", "this text", help},
