@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes tests/trainer/weights/goldens-decoder: small models of each family as checkpoints, each with what
-transformers computes with it.
+transformers computes with it, and tests/trainer/models/goldens/rope.json: rotary frequencies at real sizes.
 
 Each folder is a checkpoint in bf16 whose config.json stands as published ones do (older and newer forms), and
 expected.safetensors, all from transformers with eager attention, in fp32 unless said:
@@ -18,9 +18,11 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-FOLDER = Path(__file__).resolve().parents[2] / "tests/trainer/weights/goldens-decoder"
+TESTS = Path(__file__).resolve().parents[2] / "tests/trainer"
+FOLDER = TESTS / "weights/goldens-decoder"
 LENGTH, PROMPT, NEW = 150, 70, 64
 
 SHARED = {"hidden_act": "silu", "attention_dropout": 0.0, "initializer_range": 0.02, "use_cache": True,
@@ -73,6 +75,33 @@ MODELS = {
 }
 
 
+ROPES = [
+    {"head_dim": 64, "rope_theta": 1000000.0},
+    {"head_dim": 128, "rope_theta": 10000.0, "rope_scaling": {"rope_type": "linear", "factor": 3.7}},
+    {"head_dim": 64, "rope_theta": 500000.0,  # Llama 3.2
+     "rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                      "original_max_position_embeddings": 8192}},
+    {"head_dim": 128, "rope_theta": 1000000.0,  # Qwen 2.5 at 131072 tokens
+     "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}},
+    {"head_dim": 64, "rope_theta": 10000.0,
+     "rope_scaling": {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096, "mscale": 1.0,
+                      "mscale_all_dim": 0.7, "beta_fast": 16.0, "beta_slow": 2.0, "truncate": False}},
+]
+
+
+def make_ropes():
+    results = []
+    for rope in ROPES:
+        embedding = LlamaRotaryEmbedding(LlamaConfig(
+            hidden_size=4 * rope["head_dim"], num_attention_heads=4, max_position_embeddings=131072, **rope))
+        results.append({"config": {"max_position_embeddings": 131072} | rope,
+                        "frequencies": embedding.inv_freq.tolist(),
+                        "attention_factor": embedding.attention_scaling})
+    path = TESTS / "models/goldens/rope.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("[\n" + ",\n".join(json.dumps(result) for result in results) + "\n]\n")
+
+
 def load(folder, dtype):
     return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
 
@@ -120,6 +149,7 @@ def make(name, config, seed):
 
 
 def main():
+    make_ropes()
     shutil.rmtree(FOLDER, ignore_errors=True)
     for seed, (name, config) in enumerate(MODELS.items(), 60):  # seeds without a near tie among greedy tokens
         make(name, config, seed)

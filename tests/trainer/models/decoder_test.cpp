@@ -29,6 +29,14 @@ DecoderShape tiny_shape(bool tied = false) {
   return shape;
 }
 
+// With everything that a family may add to the layers.
+DecoderShape tiny_qwen3_shape() {
+  DecoderShape shape = tiny_shape(true);
+  shape.model_type = "qwen3";
+  shape.qk_norm = shape.attention_output_bias = true;
+  return shape;
+}
+
 std::vector<int32_t> history(int32_t length, int32_t salt) {
   std::vector<int32_t> tokens;
   for (int32_t i = 0; i < length; ++i) tokens.push_back((i * i * 5 + i * 3 + salt * 11) % 31);
@@ -54,8 +62,7 @@ double largest_difference(const at::Tensor& a, const at::Tensor& b) {
 }
 
 TEST(Decoder, GradientMatchesFiniteDifferences) {
-  for (const bool tied : {false, true}) {
-    const DecoderShape shape = tiny_shape(tied);
+  for (const DecoderShape& shape : {tiny_shape(false), tiny_shape(true), tiny_qwen3_shape()}) {
     ParameterSet parameters(parameter_specs(shape), at::kCPU);
     parameters.initialize(3, shape);
     parameters.enable_gradients();
@@ -136,8 +143,10 @@ TEST(Decoder, SharedPromptGivesTheSameLossAndGradientAsCopies) {
 }
 
 TEST(Decoder, PagedDecodingGivesThePackedForwardsRows) {
-  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
-    const DecoderShape shape = tiny_shape();
+  for (const auto& [shape, dtype] : {std::pair{tiny_shape(), at::kFloat},
+                                     {tiny_shape(), at::kBFloat16},
+                                     {tiny_qwen3_shape(), at::kFloat},
+                                     {tiny_qwen3_shape(), at::kBFloat16}}) {
     ParameterSet parameters(parameter_specs(shape), at::kCPU);
     parameters.initialize(5, shape);
     const Decoder decoder(shape, parameters, dtype);

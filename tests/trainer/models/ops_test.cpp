@@ -119,6 +119,26 @@ TEST(Ops, RmsNormMatchesPlainTensors) {
   }
 }
 
+TEST(Ops, QkNormMatchesPlainTensorsAndLeavesValuesAlone) {
+  const AttentionDims dims{6, 2, 10};
+  const at::Tensor data = at::randn({9, dims.qkv_width()}, at::kFloat), q_scale = at::randn({10}, at::kFloat),
+                   k_scale = at::randn({10}, at::kFloat), grad = at::randn({9, dims.qkv_width()}, at::kFloat);
+  const Weight q_weight = weight_of(q_scale), k_weight = weight_of(k_scale);
+  const at::Tensor x = leaf(data), plain_x = leaf(data), plain_q = leaf(q_scale), plain_k = leaf(k_scale);
+  const at::Tensor ours = qk_norm(x, q_weight, k_weight, dims, 1e-6),
+                   plain = reference::qk_norm(plain_x, plain_q, plain_k, dims, 1e-6);
+  EXPECT_LT(largest_difference(ours, plain), 1e-5);
+  EXPECT_EQ(largest_difference(ours.narrow(1, 80, 20), data.narrow(1, 80, 20)), 0.0);
+  // One head against the definition.
+  const at::Tensor head = data[3].narrow(0, 7 * 10, 10);  // the second of k
+  EXPECT_LT(largest_difference(ours[3].narrow(0, 70, 10), head / head.pow(2).mean().sqrt() * k_scale), 1e-5);
+  torch::autograd::backward({ours}, {grad});
+  torch::autograd::backward({plain}, {grad});
+  EXPECT_LT(largest_difference(x.grad(), plain_x.grad()), 1e-5);
+  EXPECT_LT(largest_difference(q_weight.gradient, plain_q.grad()), 1e-4);
+  EXPECT_LT(largest_difference(k_weight.gradient, plain_k.grad()), 1e-4);
+}
+
 TEST(Ops, SiluMulMatchesPlainTensors) {
   at::Tensor data = at::randn({9, 2 * 37}, at::kFloat) * 4;
   data[0][0] = 100.0;  // where exp leaves fp32's comfort
