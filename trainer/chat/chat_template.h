@@ -16,12 +16,16 @@ using Json = nlohmann::ordered_json;  // templates write objects in the order in
 
 /// What a template is given.
 struct Conversation {
-  Json messages = Json::array();  // [{"role": ..., "content": ..., "tool_calls": ...}, ...]
-  Json tools;                     // JSON schemas of functions; null: none
-  Json documents;                 // null: none
+  Json messages =
+      Json::array();  // [{"role": ..., "content": ..., "tool_calls": ...}, ...]; null values are as absent
+  Json tools;         // JSON schemas of functions; null: none
+  Json documents;     // null: none
   bool add_generation_prompt = false;   // ends with what begins an answer
   bool continue_final_message = false;  // ends with the last message's content: it is to be continued
-  Json variables = Json::object();      // more names a template may ask for, {"enable_thinking": false}
+  /// More names a template may ask for, {"enable_thinking": false}. A template that asks strftime_now for
+  /// today takes "date_string" instead where it knows that name: set it in runs that must be repeated to the
+  /// byte.
+  Json variables = Json::object();
 };
 
 struct RenderedChat {
@@ -36,8 +40,9 @@ class Program;  // a parsed template
 class ChatTemplate {
  public:
   /// chat_template.jinja, else the chat_template of tokenizer_config.json (of a list of them the one named
-  /// "default"), with that file's special tokens (bos_token, eos_token, ...) as variables. Null where the
-  /// folder has none. Throws invalid_config naming file, line and construct if it cannot be used.
+  /// "default", and "tool_use" for conversations with tools), with that file's special tokens (bos_token,
+  /// eos_token, ...) as variables. Null where the folder has none. Throws invalid_config naming file, line
+  /// and construct if it cannot be used.
   static std::shared_ptr<const ChatTemplate> from_folder(const std::string& folder);
 
   /// `variables`: an object of names that every rendering sees. `where` stands before lines in messages.
@@ -49,7 +54,7 @@ class ChatTemplate {
   RenderedChat render(const Conversation& conversation) const;
 
  private:
-  std::unique_ptr<const Program> program_;
+  std::unique_ptr<const Program> program_, tool_program_;  // the second may be null
   Json variables_;
 };
 
