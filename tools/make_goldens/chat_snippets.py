@@ -1,0 +1,2 @@
+def make(count, seed):
+    return []
