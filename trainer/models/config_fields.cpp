@@ -4,6 +4,14 @@
 
 namespace trireme::models {
 
+std::string shown(const nlohmann::json& value) {
+  if (value.is_structured())
+    for (const auto& element : value)
+      if (element.is_structured()) return value.is_array() ? "a list" : "an object";
+  const std::string text = value.dump();
+  return text.size() <= 100 ? text : text.substr(0, 100) + "...";
+}
+
 ConfigFields::ConfigFields(const nlohmann::json& object, Mistakes& mistakes, std::string prefix)
     : object_(object), mistakes_(mistakes), prefix_(std::move(prefix)) {}
 
@@ -32,7 +40,7 @@ int64_t ConfigFields::count(const char* name, int64_t highest, int64_t fallback)
   const bool fits = found.is_number_unsigned() ? found.get<uint64_t>() <= static_cast<uint64_t>(highest)
                                                : found.is_number_integer() && found.get<int64_t>() <= highest;
   if (!fits || found.get<int64_t>() <= 0) {
-    mistake(name, fmt::format("must be a whole number from 1 to {}, is {}", highest, found.dump()));
+    mistake(name, fmt::format("must be a whole number from 1 to {}, is {}", highest, shown(found)));
     return 1;
   }
   return found.get<int64_t>();
@@ -42,7 +50,7 @@ double ConfigFields::number(const char* name, double fallback) {
   const nlohmann::json& found = value(name);
   if (found.is_null()) return fallback;
   if (!found.is_number() || found.get<double>() <= 0) {
-    mistake(name, fmt::format("must be a number above 0, is {}", found.dump()));
+    mistake(name, fmt::format("must be a number above 0, is {}", shown(found)));
     return fallback;
   }
   return found.get<double>();
@@ -57,7 +65,7 @@ bool ConfigFields::flag(const char* name, bool fallback) {
   const nlohmann::json& found = value(name);
   if (found.is_null()) return fallback;
   if (!found.is_boolean()) {
-    mistake(name, fmt::format("must be true or false, is {}", found.dump()));
+    mistake(name, fmt::format("must be true or false, is {}", shown(found)));
     return fallback;
   }
   return found.get<bool>();
@@ -67,7 +75,7 @@ std::string ConfigFields::text(const char* name, const std::string& fallback) {
   const nlohmann::json& found = value(name);
   if (found.is_null()) return fallback;
   if (!found.is_string()) {
-    mistake(name, fmt::format("must be a text, is {}", found.dump()));
+    mistake(name, fmt::format("must be a text, is {}", shown(found)));
     return fallback;
   }
   return found.get<std::string>();
@@ -76,7 +84,7 @@ std::string ConfigFields::text(const char* name, const std::string& fallback) {
 void ConfigFields::must_be(const char* name, std::initializer_list<nlohmann::json> allowed) {
   const nlohmann::json& found = value(name);
   if (found.is_null() || std::find(allowed.begin(), allowed.end(), found) != allowed.end()) return;
-  mistake(name, fmt::format("{} is not supported; it must be {}", found.dump(), allowed.begin()->dump()));
+  mistake(name, fmt::format("{} is not supported; it must be {}", shown(found), shown(*allowed.begin())));
 }
 
 void ConfigFields::harmless(std::initializer_list<const char*> names) {

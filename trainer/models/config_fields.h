@@ -13,6 +13,9 @@
 
 namespace trireme::models {
 
+/// A value as an error shows it: long ones are cut, deep ones only named.
+std::string shown(const nlohmann::json& value);
+
 /// One JSON object. A field that is null counts as absent. Mistakes are collected under `prefix` and the
 /// field's name; a value is returned all the same, so that reading goes on.
 class ConfigFields {

@@ -29,7 +29,7 @@ const Family* read_family(ConfigFields& fields, DecoderShape& shape) {
   const nlohmann::json& architectures = fields.value("architectures");
   if (family && !architectures.is_null() && architectures != nlohmann::json::array({family->architecture}))
     fields.mistake("architectures",
-                   fmt::format("{} is not supported; supported: {}", architectures.dump(), supported));
+                   fmt::format("{} is not supported; supported: {}", shown(architectures), supported));
   return family;
 }
 
@@ -45,11 +45,11 @@ void check_shared_fields(ConfigFields& fields) {
     for (const auto& type : types)
       if (type != "full_attention") {
         fields.mistake("layer_types",
-                       type.dump() + " is not supported; every layer must be \"full_attention\"");
+                       shown(type) + " is not supported; every layer must be \"full_attention\"");
         break;
       }
   } else if (!types.is_null()) {
-    fields.mistake("layer_types", "must be a list, is " + types.dump());
+    fields.mistake("layer_types", "must be a list, is " + shown(types));
   }
   const std::string quantized =
       "quantized weights are not supported; take the checkpoint in bf16, fp16 or fp32";

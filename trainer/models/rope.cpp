@@ -29,23 +29,9 @@ void read_yarn(ConfigFields& fields, RopeScaling& scaling) {
   scaling.attention_factor = fields.number("attention_factor", implied);
 }
 
-RopeScaling read_scaling(ConfigFields& fields, int64_t original_max_positions) {
-  RopeScaling scaling;
-  // The older name; where both stand, they say the same.
-  const std::string old_name = fields.text("type", "default");
-  const std::string type = fields.text("rope_type", old_name);
-  if (fields.has("type") && type != old_name)
-    fields.mistake("type", fmt::format("'{}' differs from rope_type '{}'; keep one of them", old_name, type));
-  fields.must_be("partial_rotary_factor", {1.0});
-  if (type == "default") return scaling;
-  if (type != "linear" && type != "llama3" && type != "yarn") {
-    fields.mistake("rope_type",
-                   fmt::format("'{}' is not supported; supported: default, linear, llama3, yarn", type));
-    return scaling;
-  }
-  scaling.factor = fields.number("factor");
-  scaling.type = Type::linear;
-  if (type == "linear") return scaling;
+// Of the kinds that stretch each frequency by what it means within the original length.
+void read_stretch(ConfigFields& fields, const std::string& type, int64_t original_max_positions,
+                  RopeScaling& scaling) {
   scaling.original_max_positions = static_cast<double>(
       fields.count("original_max_position_embeddings", kMaxPositions, original_max_positions));
   scaling.type = type == "yarn" ? Type::yarn : Type::llama3;
@@ -57,6 +43,25 @@ RopeScaling read_scaling(ConfigFields& fields, int64_t original_max_positions) {
     if (scaling.high_freq_factor <= scaling.low_freq_factor)
       fields.mistake("high_freq_factor", "must be greater than low_freq_factor");
   }
+}
+
+RopeScaling read_scaling(ConfigFields& fields, int64_t original_max_positions) {
+  RopeScaling scaling;
+  // The older name; where both stand, they say the same.
+  const std::string old_name = fields.text("type", "default");
+  const std::string type = fields.text("rope_type", old_name);
+  if (fields.has("type") && type != old_name)
+    fields.mistake("type", fmt::format("'{}' differs from rope_type '{}'; keep one of them", old_name, type));
+  fields.must_be("partial_rotary_factor", {1.0});
+  if (type != "default" && type != "linear" && type != "llama3" && type != "yarn") {
+    fields.mistake("rope_type",
+                   fmt::format("'{}' is not supported; supported: default, linear, llama3, yarn", type));
+    return scaling;
+  }
+  if (type != "default") scaling.factor = fields.number("factor");
+  if (type == "linear") scaling.type = Type::linear;
+  if (type == "llama3" || type == "yarn") read_stretch(fields, type, original_max_positions, scaling);
+  fields.refuse_the_rest();
   return scaling;
 }
 
@@ -116,7 +121,7 @@ RopeScaling read_rope(ConfigFields& fields, int64_t max_position_embeddings, dou
   const nlohmann::json& new_object = fields.value("rope_parameters");
   for (const char* name : {"rope_scaling", "rope_parameters"})
     if (const auto& object = fields.value(name); !object.is_null() && !object.is_object()) {
-      fields.mistake(name, fmt::format("must be an object, is {}", object.dump()));
+      fields.mistake(name, fmt::format("must be an object, is {}", shown(object)));
       return {};
     }
   const bool is_old = !old_object.is_null() && !old_object.empty();
@@ -132,7 +137,6 @@ RopeScaling read_rope(ConfigFields& fields, int64_t max_position_embeddings, dou
   theta = inner_theta;
   RopeScaling scaling = read_scaling(inner, original);
   if (beside) scaling.original_max_positions = static_cast<double>(original);
-  inner.refuse_the_rest();
   return scaling;
 }
 
