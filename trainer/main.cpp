@@ -9,8 +9,8 @@
 
 namespace {
 
-// No destructors: where several ranks run, others may sit in a collective that will never be matched. The
-// errors of others are told by them.
+// No destructors: where several ranks run, others may sit in a collective that will never be matched. An
+// error without a message is told by another rank.
 [[noreturn]] void end(const char* message, trireme::ExitStatus status) {
   if (message) std::fprintf(stderr, "trireme: %s\n", message);
   std::fflush(nullptr);
@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
   try {
     return commands::dispatch({argv + 1, argv + argc});
   } catch (const Error& error) {
-    end(error.code() == ErrorCode::peer_failed ? nullptr : error.what(), exit_status_of(error.code()));
+    end(error.message().empty() ? nullptr : error.what(), exit_status_of(error.code()));
   } catch (const std::exception& error) {
     end(error.what(), ExitStatus::failed);
   }

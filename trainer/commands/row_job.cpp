@@ -90,18 +90,20 @@ void RowJob::finish() {
   if (error) fail(ErrorCode::io, "cannot rename {} to {}: {}", part_, output_, error.message());
 }
 
-// Ranks that read the same input make the same mistake: then it is the first one's to tell.
+// The first rank that has an error tells it; the others end with the same status and say nothing. Ranks that
+// read the same input make the same mistake.
 void RowJob::together(const std::string& stage, bool takes_part, const std::function<void()>& work) {
   try {
     stages_.run(stage, takes_part, work);
   } catch (const Error& error) {
     // All ranks come here, since they agree on errors.
     const bool mine = error.code() != ErrorCode::peer_failed;
-    const auto told = session_.world().all_gather_strings(mine ? error.message() : "");
-    if (mine && session_.rank() > 0 && told[0] == error.message())
-      fail(ErrorCode::peer_failed, "{}", error.message());
-    if (error.code() == ErrorCode::internal) throw;
-    throw Error(error.code(), error.message());  // these commands have no stages that a user knows of
+    const auto codes = session_.world().all_gather_strings(mine ? to_string(error.code()) : "");
+    const auto teller = std::ranges::find_if(codes, [](const auto& code) { return !code.empty(); });
+    if (teller == codes.end() || (mine && error.code() == ErrorCode::internal)) throw;
+    // These commands have no stages that a user knows of: nothing is said of where.
+    const bool tells = teller - codes.begin() == session_.rank();
+    throw Error(error_code_from(*teller), tells ? error.message() : "");
   }
 }
 
