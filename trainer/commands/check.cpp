@@ -10,7 +10,7 @@ int check(const Arguments& arguments) {
   auto problems = read_problems(config);
   const auto tokenizer = make_tokenizer(config.model);
   (void)make_shape(config.model, *tokenizer);
-  check_lengths(problems, config, *tokenizer);
+  encode_prompts(problems, config, *tokenizer);
   return 0;
 }
 

@@ -58,7 +58,7 @@ ExitStatus run_rank(const plan::RankEnv& env, plan::RankPage& page) {
   stages.run("setup", [&] {
     tokenizer = make_tokenizer(config.model);
     problems = read_problems(config);
-    check_lengths(problems, config, *tokenizer);
+    encode_prompts(problems, config, *tokenizer);
     reward = rewards::make_reward(config.reward);
     models = steps::make_role_models(make_shape(config.model, *tokenizer),
                                      config.model.dtype == "fp32" ? at::kFloat : at::kBFloat16, device,

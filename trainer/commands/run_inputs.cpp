@@ -5,7 +5,9 @@
 #include "runtime/base/error.h"
 #include "runtime/base/files.h"
 #include "runtime/base/log.h"
+#include "trainer/chat/chat_template.h"
 #include "trainer/data/problem_set.h"
+#include "trainer/data/prompt_tokens.h"
 #include "trainer/rewards/reward.h"
 
 namespace trireme::commands {
@@ -45,10 +47,20 @@ std::string read_generation_config(const models::ModelConfig& model) {
   return !model.path.empty() && std::filesystem::exists(path) ? files::read(path) : "";
 }
 
+// The one that comes with the tokenizer; null where there is none or the data never asks for one.
+static std::shared_ptr<const chat::ChatTemplate> make_chat_template(const config::RunConfig& config) {
+  const std::string& folder =
+      config.model.tokenizer_path.empty() ? config.model.path : config.model.tokenizer_path;
+  if (folder.empty() || config.data.task != "files" || config.data.apply_chat_template == "never")
+    return nullptr;
+  return chat::ChatTemplate::from_folder(folder);
+}
+
 data::ProblemSet read_problems(const config::RunConfig& config) {
   const bool learns_responses = config.algorithm.name == "sft" || config.sft.warm_start;
-  auto problems =
-      data::load_problems(config.data, learns_responses ? config.sft.response_key : "", config.run.seed);
+  const auto chat_template = make_chat_template(config);
+  auto problems = data::load_problems(config.data, learns_responses ? config.sft.response_key : "",
+                                      config.run.seed, chat_template.get());
   Mistakes mistakes;
   const auto reward = rewards::make_reward(config.reward);
   for (const auto* list : {&problems.train, &problems.val})
@@ -60,12 +72,12 @@ data::ProblemSet read_problems(const config::RunConfig& config) {
   return problems;
 }
 
-void check_lengths(data::ProblemSet& problems, const config::RunConfig& config,
-                   const data::Tokenizer& tokenizer) {
-  for (auto* list : {&problems.train, &problems.val})
-    if (const int64_t dropped = list->empty() ? 0 : data::check_prompt_lengths(*list, tokenizer, config.data))
-      log::info("{} prompts are longer than data.max_prompt_length = {} tokens and are left out", dropped,
-                config.data.max_prompt_length);
+void encode_prompts(data::ProblemSet& problems, const config::RunConfig& config,
+                    const data::Tokenizer& tokenizer) {
+  for (auto* list : {&problems.train, &problems.val, &problems.bare})
+    if (const int64_t overlong = data::encode_prompts(*list, tokenizer, config.data))
+      log::info("{} prompts are longer than data.max_prompt_length = {} tokens and are {}", overlong,
+                config.data.max_prompt_length, config.data.filter_overlong_prompts ? "left out" : "cut");
 }
 
 }  // namespace trireme::commands

@@ -24,8 +24,8 @@ std::string read_generation_config(const models::ModelConfig& model);
 /// invalid_config with all mistakes.
 data::ProblemSet read_problems(const config::RunConfig& config);
 
-/// Drops or refuses prompts that are too long, as the configuration says.
-void check_lengths(data::ProblemSet& problems, const config::RunConfig& config,
-                   const data::Tokenizer& tokenizer);
+/// Fills in the prompts' tokens; drops, cuts or refuses prompts that are too long, as the configuration says.
+void encode_prompts(data::ProblemSet& problems, const config::RunConfig& config,
+                    const data::Tokenizer& tokenizer);
 
 }  // namespace trireme::commands

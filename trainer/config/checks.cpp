@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "trainer/config/rank_list.h"
+#include "trainer/config/schema.h"
 
 namespace trireme::config {
 namespace {
@@ -117,6 +119,12 @@ void Checker::data() {
       "data.task = \"arithmetic\"");
   require(data.prompt_template.find("{prompt}") != std::string::npos, {"data.prompt_template"},
           "data.prompt_template must contain {{prompt}}, the place where the prompt goes");
+  require(
+      nlohmann::json::parse(data.chat_template_kwargs, nullptr, /*allow_exceptions=*/false).is_object(),
+      {"data.chat_template_kwargs"},
+      "data.chat_template_kwargs must be a JSON object in quotes, as in '{{\"enable_thinking\": false}}'; "
+      "found {}",
+      quoted(data.chat_template_kwargs));
   for (const auto& [key, text] :
        {std::pair{"data.prompt_key", &data.prompt_key}, std::pair{"data.answer_key", &data.answer_key},
         std::pair{"sft.response_key", &c_.sft.response_key}})

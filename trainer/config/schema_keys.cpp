@@ -108,12 +108,14 @@ void add_model(Keys& k) {
   k.push_back({"model.init.rope_theta", AT(model.init.rope_theta), above(0), "",
                "Base of the rotary embedding's wavelengths; raise it for long sequences, lower it for very "
                "short ones."});
-  k.push_back({"model.init.initializer_range", AT(model.init.initializer_range), between(0.0, 10.0), "",
-               "Standard deviation of the new weights; 0: each matrix by its inputs, fan_in^-0.5, which lets a small "
-               "model learn fast."});
-  k.push_back({"model.init.embedding_std", AT(model.init.embedding_std), between(0.0, 10.0), "",
-               "Standard deviation of the new embedding, where it shall differ; 0: model.init.initializer_range, "
-               "or 0.02 where that is 0."});
+  k.push_back(
+      {"model.init.initializer_range", AT(model.init.initializer_range), between(0.0, 10.0), "",
+       "Standard deviation of the new weights; 0: each matrix by its inputs, fan_in^-0.5, which lets a small "
+       "model learn fast."});
+  k.push_back(
+      {"model.init.embedding_std", AT(model.init.embedding_std), between(0.0, 10.0), "",
+       "Standard deviation of the new embedding, where it shall differ; 0: model.init.initializer_range, "
+       "or 0.02 where that is 0."});
   k.push_back({"model.init.tie_word_embeddings", AT(model.init.tie_word_embeddings), any(), "",
                "Uses the embedding's matrix as the output head too, which saves parameters."});
 }
@@ -122,32 +124,49 @@ void add_data(Keys& k) {
   k.push_back({"data.task", AT(data.task), one_of({"files", "arithmetic"}), "",
                "files reads data.train_files; arithmetic generates word problems from run.seed (the "
                "quickstart's task, see [data.arithmetic])."});
-  k.push_back({"data.train_files", AT(data.train_files), any(), "",
-               "Files to train on, one JSON object per line. Needed where data.task = \"files\"."});
+  k.push_back(
+      {"data.train_files", AT(data.train_files), any(), "",
+       "Files to train on: Parquet (verl's columns as they are), JSONL, or JSON with one array of objects; "
+       "several of them, of any of these formats. Needed where data.task = \"files\"."});
   k.push_back({"data.val_files", AT(data.val_files), any(), "",
                "Files to evaluate on, never trained on; empty holds back data.val_fraction of the training "
                "problems."});
-  k.push_back({"data.format", AT(data.format), one_of({"auto", "jsonl"}), "",
-               "How the files are written; auto goes by the file's ending."});
-  k.push_back({"data.prompt_key", AT(data.prompt_key), any(), "",
-               "The column with the prompt: a string, or a list of {role, content} messages. \"question\" "
-               "for GSM8K."});
+  k.push_back(
+      {"data.format", AT(data.format), one_of({"auto", "jsonl", "parquet"}), "",
+       "How the files are written; auto goes by each file's ending: .parquet, .jsonl, .ndjson, .json."});
+  k.push_back(
+      {"data.prompt_key", AT(data.prompt_key), any(), "",
+       "The column with the prompt: a string, or a list of {role, content} messages. \"question\" "
+       "for GSM8K's own files. Dots lead into nested columns, here and in the other keys of columns."});
   k.push_back({"data.answer_key", AT(data.answer_key), any(), "",
-               "The column with the ground truth that the reward compares with.",
+               "The column with the ground truth that the reward compares with; of a worked solution, what "
+               "follows its last ####. Left at its default, rows that have reward_model.ground_truth are "
+               "judged by that, so verl's files need no setting.",
                "reward_model.ground_truth"});
   k.push_back({"data.prompt_template", AT(data.prompt_template), any(), "",
                "Text around each prompt; {prompt} is replaced by it. The place for instructions such as how "
-               "to write the final answer."});
+               "to write the final answer. Of a conversation it is put around the last user message."});
+  k.push_back({"data.apply_chat_template", AT(data.apply_chat_template), one_of({"auto", "always", "never"}),
+               "",
+               "What is written as text by the chat template of the tokenizer's folder: auto conversations "
+               "(lists of messages; a last message of the assistant is continued), always plain prompts too, "
+               "each as one user message; never takes single user messages as plain text."});
+  k.push_back({"data.chat_template_kwargs", AT(data.chat_template_kwargs), any(), "",
+               "A JSON object of more variables that the chat template may ask for, as in "
+               "'{\"enable_thinking\": false}'.",
+               "data.apply_chat_template_kwargs"});
   k.push_back(
       {"data.train_batch_size", AT(data.train_batch_size), between(1, 1 << 24), "prompts",
        "Prompts per step; each is answered rollout.n times. Larger is steadier, and slower per step."});
-  k.push_back({"data.max_prompt_length", AT(data.max_prompt_length), between(1, 1 << 24), "tokens",
-               "Longest prompt that is accepted; see data.filter_overlong_prompts for longer ones."});
+  k.push_back(
+      {"data.max_prompt_length", AT(data.max_prompt_length), between(1, 1 << 24), "tokens",
+       "Longest prompt that is accepted; see data.filter_overlong_prompts and data.truncation for longer "
+       "ones."});
   k.push_back(
       {"data.max_response_length", AT(data.max_response_length), between(1, 1 << 24), "tokens",
        "Generation stops here; raise it when response_length/clip_ratio says that many responses are cut."});
   k.push_back({"data.train_max_samples", AT(data.train_max_samples), positive_or(-1), "problems",
-               "Uses only that many training problems, for trials; -1 uses all."});
+               "Uses only that many training problems, the first of the files, for trials; -1 uses all."});
   k.push_back(
       {"data.val_max_samples", AT(data.val_max_samples), positive_or(-1), "problems",
        "Evaluates on only that many problems; -1 uses all. Lower it when evaluation takes too long."});
@@ -156,9 +175,12 @@ void add_data(Keys& k) {
   k.push_back(
       {"data.shuffle", AT(data.shuffle), any(), "",
        "Draws a new order of the problems for every epoch (from run.seed); false keeps the files' order."});
-  k.push_back(
-      {"data.filter_overlong_prompts", AT(data.filter_overlong_prompts), any(), "",
-       "Drops prompts above data.max_prompt_length; false makes them an error that names their lines."});
+  k.push_back({"data.filter_overlong_prompts", AT(data.filter_overlong_prompts), any(), "",
+               "Drops prompts above data.max_prompt_length, before training and evaluation; false goes by "
+               "data.truncation."});
+  k.push_back({"data.truncation", AT(data.truncation), one_of({"error", "left", "right", "middle"}), "",
+               "What becomes of prompts above data.max_prompt_length that are not dropped: error names their "
+               "places; left cuts off their beginning, right their end, middle keeps both ends."});
   k.push_back({"data.arithmetic.min_operand", AT(data.arithmetic.min_operand), between(0, 999), "",
                "Smallest number in a problem."});
   k.push_back({"data.arithmetic.max_operand", AT(data.arithmetic.max_operand), between(0, 999), "",
@@ -318,8 +340,11 @@ void add_sft(Keys& k) {
                "The first step at which it is measured."});
   k.push_back({"sft.stop_check_samples", AT(sft.stop_check_samples), at_least(1), "problems",
                "Training problems that it is measured on; more are surer, and slower."});
-  k.push_back({"sft.response_key", AT(sft.response_key), any(), "",
-               "The column of the data files that holds the text to learn.", "data.response_key"});
+  k.push_back(
+      {"sft.response_key", AT(sft.response_key), any(), "",
+       "The column of the data files that holds the text to learn: text, or one message of an assistant. "
+       "The same column as data.prompt_key (\"messages\") learns a conversation's last message.",
+       "data.response_key"});
   add_optim(k, "sft.optim", "optim", AT(sft.optim));
 }
 

@@ -19,10 +19,12 @@ struct DataConfig {
   std::string task = "files";  // files | arithmetic
   std::vector<std::string> train_files;
   std::vector<std::string> val_files;        // empty: val_fraction of the training problems
-  std::string format = "auto";               // auto | jsonl   (by the file's ending)
+  std::string format = "auto";               // auto (by the file's ending) | jsonl | parquet
   std::string prompt_key = "prompt";         // a string, or a list of {role, content}
   std::string answer_key = "answer";         // the ground truth handed to the reward
   std::string prompt_template = "{prompt}";  // text around the prompt; {prompt} is replaced
+  std::string apply_chat_template = "auto";  // auto (conversations) | always (plain prompts too) | never
+  std::string chat_template_kwargs = "{}";   // a JSON object of more variables for the template
   int64_t train_batch_size = 1024;           // prompts per step
   int64_t max_prompt_length = 512;           // tokens
   int64_t max_response_length = 512;         // tokens
@@ -30,7 +32,8 @@ struct DataConfig {
   int64_t val_max_samples = -1;
   double val_fraction = 0.05;
   bool shuffle = true;
-  bool filter_overlong_prompts = false;  // true: drop them; false: an error that names the lines
+  bool filter_overlong_prompts = false;  // true: drop them; false: data.truncation
+  std::string truncation = "error";      // of longer prompts: error | left | right | middle
   ArithmeticConfig arithmetic;
 };
 

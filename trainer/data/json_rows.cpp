@@ -9,16 +9,31 @@
 namespace trireme::data {
 namespace {
 
-using Json = nlohmann::ordered_json;
+constexpr int kMaxDepth = 100;  // of brackets; far below what recursion over a value can bear
 
 // What the parser says, without its own name, numbers and position.
-std::string reason_of(const nlohmann::json::parse_error& error) {
+std::string reason_of(const nlohmann::json::exception& error) {
   std::string text = error.what();
-  const size_t cut = text.find(": ");
+  size_t cut = text.find(": ");
+  if (cut == std::string::npos) cut = text.find("] ");
   if (cut != std::string::npos) text.erase(0, cut + 2);
   const std::string noise = "syntax error while parsing ";
   if (text.rfind(noise, 0) == 0) text.erase(0, noise.size());
   return replace_not_utf8(std::move(text));
+}
+
+int depth_of(std::string_view text) {
+  int depth = 0, deepest = 0;
+  bool in_string = false;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"') in_string = !in_string;
+    if (in_string && c == '\\') ++at;
+    if (in_string) continue;
+    if (c == '[' || c == '{') deepest = std::max(deepest, ++depth);
+    if (c == ']' || c == '}') --depth;
+  }
+  return deepest;
 }
 
 class RowReader {
@@ -99,18 +114,22 @@ class RowReader {
       return add(begin + bad,
                  fmt::format("byte 0x{:02X} is not UTF-8; convert the file, for example with iconv",
                              static_cast<unsigned char>(row[bad])));
-    Json parsed;
+    if (depth_of(row) > kMaxDepth)
+      return add(begin, fmt::format("nested deeper than {} lists and objects", kMaxDepth));
+    Row parsed;
     try {
-      parsed = Json::parse(row);
+      parsed = Row::parse(row);
     } catch (const nlohmann::json::parse_error& error) {
       const size_t at = begin + std::clamp<size_t>(error.byte, 1, row.size()) - 1;
       return add(at, "bad JSON: " + reason_of(error));
+    } catch (const nlohmann::json::exception& error) {  // a number beyond all bounds
+      return add(begin, "bad JSON: " + reason_of(error));
     }
     if (!parsed.is_object())
       return add(begin, fmt::format("expected an object with columns, found {} {}",
                                     parsed.is_array() ? "an" : "a", parsed.type_name()));
     ++num_rows_;
-    visit_(parsed, line_of(begin));
+    visit_(parsed, fmt::format("{}:{}", path_, line_of(begin)));
   }
 
   const std::string& path_;
@@ -124,18 +143,7 @@ class RowReader {
 
 }  // namespace
 
-void RowMistakes::add(std::string where, std::string what) {
-  if (++count_ <= kShown) shown_.add(std::move(where), std::move(what));
-}
-
-void RowMistakes::throw_if_any(const std::string& heading) const {
-  if (count_ <= kShown) return shown_.throw_if_any(heading);
-  Mistakes all = shown_;
-  all.add("", fmt::format("... and {} more mistakes", count_ - kShown));
-  all.throw_if_any(heading);
-}
-
-int64_t for_each_row(const std::string& path, RowMistakes& mistakes, const RowVisitor& visit) {
+int64_t for_each_json_row(const std::string& path, RowMistakes& mistakes, const RowVisitor& visit) {
   const std::string content = files::read(path);
   std::string_view text = content;
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);

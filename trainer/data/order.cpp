@@ -31,16 +31,15 @@ int64_t permute(int64_t x, int64_t n, uint64_t key) {
   return static_cast<int64_t>(at);
 }
 
-std::vector<int64_t> batch_indices(int64_t num_problems, int64_t batch_size, int64_t step, uint64_t seed,
+std::vector<int64_t> batch_indices(int64_t num_problems, int64_t batch_size, int64_t taken, uint64_t seed,
                                    bool shuffle) {
-  TRIREME_CHECK(num_problems > 0 && batch_size > 0 && step >= 0,
-                "batch_indices: {} problems, batches of {}, step {}", num_problems, batch_size, step);
-  TRIREME_CHECK(step < std::numeric_limits<int64_t>::max() / batch_size, "batch_indices: step {} overflows",
-                step);
+  TRIREME_CHECK(num_problems > 0 && batch_size > 0 && taken >= 0,
+                "batch_indices: {} problems, batches of {}, {} taken", num_problems, batch_size, taken);
+  TRIREME_CHECK(taken <= std::numeric_limits<int64_t>::max() - batch_size,
+                "batch_indices: {} taken overflows", taken);
   std::vector<int64_t> indices(static_cast<size_t>(batch_size));
-  const int64_t first = step * batch_size;
   for (int64_t i = 0; i < batch_size; ++i) {
-    const int64_t epoch = (first + i) / num_problems, place = (first + i) % num_problems;
+    const int64_t epoch = (taken + i) / num_problems, place = (taken + i) % num_problems;
     const uint64_t key = random_bits(seed, kOrderStream, static_cast<uint64_t>(epoch));
     indices[static_cast<size_t>(i)] = shuffle ? permute(place, num_problems, key) : place;
   }

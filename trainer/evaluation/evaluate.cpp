@@ -48,7 +48,7 @@ Evaluation evaluate(comm::Communicator& world, const std::vector<int>& engine_ra
          i += engine_ranks.size()) {
       rollout::Request request;
       request.id = static_cast<int64_t>(i);
-      request.prompt = tokenizer.encode(problems[i].prompt);
+      request.prompt = problems[i].prompt_ids;
       request.greedy = true;
       request.max_new_tokens = max_response_length;
       requests.push_back(std::move(request));

@@ -28,7 +28,7 @@ OnlineStep::OnlineStep(StepContext& context, const data::DataConfig& data,
       actor_(actor),
       mini_batch_size_(actor.ppo_mini_batch_size > 0 ? actor.ppo_mini_batch_size : data.train_batch_size) {}
 
-observe::Metrics OnlineStep::run(int64_t step, int64_t total_steps) {
+observe::Metrics OnlineStep::run(int64_t step, int64_t total_steps, int64_t taken) {
   pipeline::StageRunner& stages = context_.stages;
   session::Session& session = context_.session;
   const bool is_actor = session.has(Role::actor), is_rollout = session.has(Role::rollout);
@@ -36,7 +36,7 @@ observe::Metrics OnlineStep::run(int64_t step, int64_t total_steps) {
   metrics_ = {};
   std::vector<Group> groups;
 
-  stages.run("gen", is_rollout, [&] { groups = generate(step); });
+  stages.run("gen", is_rollout, [&] { groups = generate(step, taken); });
   stages.run("reward", is_rollout, [&] { score(groups); });
   if (!roles.reference.empty()) {
     stages.run("exchange", [&] { groups = send_to(roles.reference, std::move(groups)); });
@@ -56,9 +56,9 @@ int64_t OnlineStep::updates_per_step() const {
 }
 
 // This rank's share of the batch's prompts, each answered n times.
-std::vector<Group> OnlineStep::generate(int64_t step) {
+std::vector<Group> OnlineStep::generate(int64_t step, int64_t taken) {
   const auto& problems = context_.problems.train;
-  const auto batch = data::batch_indices(static_cast<int64_t>(problems.size()), data_.train_batch_size, step,
+  const auto batch = data::batch_indices(static_cast<int64_t>(problems.size()), data_.train_batch_size, taken,
                                          context_.seed, data_.shuffle);
   const comm::Communicator& ranks = context_.session.group(Role::rollout);
   std::vector<Group> groups;
@@ -68,7 +68,7 @@ std::vector<Group> OnlineStep::generate(int64_t step) {
     Group& group = groups.emplace_back();
     group.id = id;
     group.problem = batch[static_cast<size_t>(id)];
-    group.prompt = context_.tokenizer.encode(problem.prompt);
+    group.prompt = problem.prompt_ids;
     metrics_.spread("prompt_length", static_cast<double>(group.prompt.size()));
     metrics_.mean("prompt_length/clip_ratio",
                   static_cast<int64_t>(group.prompt.size()) >= data_.max_prompt_length ? 1.0 : 0.0);
@@ -95,8 +95,7 @@ std::vector<Group> OnlineStep::generate(int64_t step) {
   metrics_.max("global_seqlen/max", made);
   metrics_.min("global_seqlen/min", made);
   metrics_.mean("global_seqlen/mean", made);
-  metrics_.mean("training/epoch", std::floor(static_cast<double>(step * data_.train_batch_size) /
-                                             static_cast<double>(problems.size())));
+  metrics_.mean("training/epoch", static_cast<double>(taken / static_cast<int64_t>(problems.size())));
   const rollout::EngineStats stats = context_.models.engine->take_stats();
   metrics_.sum("rollout/preemptions", static_cast<double>(stats.preemptions));
   metrics_.max("rollout/pages_peak", static_cast<double>(stats.peak_pages));

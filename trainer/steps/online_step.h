@@ -21,12 +21,13 @@ class OnlineStep {
   OnlineStep(StepContext& context, const data::DataConfig& data, const rollout::RolloutConfig& rollout,
              const algorithms::AlgorithmConfig& algorithm, const ActorConfig& actor);
 
-  /// Step `step` (from 0) of `total_steps`. Collective over: world; every rank walks the same stages and
+  /// Step `step` (from 0) of `total_steps`, after `taken` problems were taken by the steps before.
+  /// Collective over: world; every rank walks the same stages and
   /// sits out those that are not its roles'. Returns the metrics of all ranks, the same everywhere.
-  observe::Metrics run(int64_t step, int64_t total_steps);
+  observe::Metrics run(int64_t step, int64_t total_steps, int64_t taken);
 
  private:
-  std::vector<Group> generate(int64_t step);
+  std::vector<Group> generate(int64_t step, int64_t taken);
   void score(std::vector<Group>& groups);
   void reference_log_probs(std::vector<Group>& groups);
   void old_log_probs(std::vector<Group>& groups);

@@ -54,6 +54,9 @@ void save(const std::string& folder, const RunState& state, RoleModels& models,
     json["phase"] = state.phase;
     json["step"] = state.step;
     json["seed"] = state.seed;
+    json["data"] = {{"taken", state.taken},
+                    {"problems", state.num_problems},
+                    {"fingerprint", fmt::format("{:016x}", state.fingerprint)}};
     json["optimizer_updates"] = models.optimizer->updates();
     json["reference"] = state.reference;
     json["results"] = state.results;
@@ -77,10 +80,14 @@ RunState read_state(const std::string& folder, uint64_t seed) {
     state.phase = json.at("phase").get<std::string>();
     state.step = json.at("step").get<int64_t>();
     state.seed = json.at("seed").get<uint64_t>();
+    const auto& data = json.at("data");
+    state.taken = data.at("taken").get<int64_t>();
+    state.num_problems = data.at("problems").get<int64_t>();
+    state.fingerprint = std::stoull(data.at("fingerprint").get<std::string>(), nullptr, 16);
     state.optimizer_updates = json.at("optimizer_updates").get<int64_t>();
     state.reference = json.at("reference").get<std::string>();
     state.results = json.at("results").get<std::map<std::string, double>>();
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const std::exception& error) {
     fail(ErrorCode::corrupt_data, "{}: {}", path, error.what());
   }
   if (state.seed != seed)
@@ -88,6 +95,18 @@ RunState read_state(const std::string& folder, uint64_t seed) {
          "{} was written with run.seed = {}, this run has {}: give the same seed, or another folder", folder,
          state.seed, seed);
   return state;
+}
+
+void require_same_data(const std::string& folder, const RunState& checkpoint, const RunState& run) {
+  if (checkpoint.num_problems == run.num_problems && checkpoint.fingerprint == run.fingerprint) return;
+  fail(ErrorCode::invalid_config,
+       "the training problems are not those of {}: {} then, {} now{}. Its run is {} problems into its order, "
+       "which has no meaning for others. Give the same files and [data] settings; or, to train its weights "
+       "on these "
+       "problems, begin a new run with model.path = \"{}\"",
+       folder, checkpoint.num_problems, run.num_problems,
+       checkpoint.num_problems == run.num_problems ? ", with other contents or in another order" : "",
+       checkpoint.taken, folder);
 }
 
 void restore(const std::string& folder, const RunState& state, RoleModels& models,

@@ -20,6 +20,9 @@ struct RunState {
   std::string phase;  // "sft" | "grpo"
   int64_t step = 0;   // steps of this phase that are done
   uint64_t seed = 0;
+  int64_t taken = 0;         // problems that this phase's steps took: where it goes on in their order
+  int64_t num_problems = 0;  // to train on
+  uint64_t fingerprint = 0;  // of their contents and order (data::fingerprint)
   int64_t optimizer_updates = 0;
   std::map<std::string, double> results;  // eval_before, eval_after_sft, seconds so far, ...
   std::string
@@ -37,6 +40,10 @@ std::string masters_of(const std::string& folder);
 /// What a checkpoint says of itself. Local. Throws corrupt_data naming the file, invalid_config if it belongs
 /// to a run with another seed.
 RunState read_state(const std::string& folder, uint64_t seed);
+
+/// Throws invalid_config where a checkpoint's run trained on other problems than this one does: its place in
+/// their order would mean nothing here.
+void require_same_data(const std::string& folder, const RunState& checkpoint, const RunState& run);
 
 /// Verifies `folder` and takes weights and the optimizer's state from it; the optimizer must be that of the
 /// checkpoint's phase. Collective over: world. Throws corrupt_data naming the file.

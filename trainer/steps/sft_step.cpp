@@ -14,39 +14,41 @@ using placement::Role;
 SftStep::SftStep(StepContext& context, const data::DataConfig& data, const SftConfig& sft, int64_t max_rows)
     : context_(context), data_(data), sft_(sft), max_rows_(max_rows) {}
 
-observe::Metrics SftStep::run(int64_t step, int64_t total_steps) {
+observe::Metrics SftStep::run(int64_t step, int64_t total_steps, int64_t taken) {
   pipeline::StageRunner& stages = context_.stages;
   session::Session& session = context_.session;
   metrics_ = {};
   std::vector<Example> examples;
   const double lr = optim::learning_rate(sft_.optim, step, total_steps);
   metrics_.mean("sft/lr", lr);
-  stages.run("data", session.has(Role::actor), [&] { examples = examples_of(step); });
+  stages.run("data", session.has(Role::actor), [&] { examples = examples_of(step, taken); });
   stages.run("update_actor", session.has(Role::actor), [&] { update(examples, lr); });
   stages.run("update_weights", [&] { publish_weights(context_.models, session); });
   return metrics_.reduce(session.world());
 }
 
 // The whole batch, on every rank: tokenizing is cheap, and each then knows how many tokens there are in all.
-std::vector<Example> SftStep::examples_of(int64_t step) const {
+std::vector<Example> SftStep::examples_of(int64_t step, int64_t taken) const {
   const bool bare = sft_.bare_batch_size > 0 && !context_.problems.bare.empty();
   std::vector<Example> examples;
-  add_examples(examples, context_.problems.train, sft_.train_batch_size, step,
+  add_examples(examples, context_.problems.train, sft_.train_batch_size, taken,
                bare ? 1.0 - sft_.bare_weight : 1.0);
-  if (bare) add_examples(examples, context_.problems.bare, sft_.bare_batch_size, step, sft_.bare_weight);
+  if (bare)
+    add_examples(examples, context_.problems.bare, sft_.bare_batch_size, step * sft_.bare_batch_size,
+                 sft_.bare_weight);
   return examples;
 }
 
 // Their tokens' weights sum to `share`: a mean over tokens.
 void SftStep::add_examples(std::vector<Example>& examples, const std::vector<data::Problem>& problems,
-                           int64_t batch_size, int64_t step, double share) const {
+                           int64_t batch_size, int64_t taken, double share) const {
   const size_t first = examples.size();
   size_t tokens = 0;
-  for (const int64_t index : data::batch_indices(static_cast<int64_t>(problems.size()), batch_size, step,
+  for (const int64_t index : data::batch_indices(static_cast<int64_t>(problems.size()), batch_size, taken,
                                                  context_.seed ^ 0x5f74ULL, data_.shuffle)) {
     const data::Problem& problem = problems[static_cast<size_t>(index)];
     Example& example = examples.emplace_back();
-    example.prompt = context_.tokenizer.encode(problem.prompt);
+    example.prompt = problem.prompt_ids;
     example.response = context_.tokenizer.encode(problem.response);
     if (static_cast<int64_t>(example.response.size()) >= data_.max_response_length)
       example.response.resize(static_cast<size_t>(data_.max_response_length));

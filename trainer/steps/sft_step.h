@@ -16,13 +16,14 @@ class SftStep {
  public:
   SftStep(StepContext& context, const data::DataConfig& data, const SftConfig& sft, int64_t max_rows);
 
+  /// Step `step` (from 0) of `total_steps`, after `taken` problems were taken by the steps before.
   /// Collective over: world. Ranks that are no actors take part in the agreement only.
-  observe::Metrics run(int64_t step, int64_t total_steps);
+  observe::Metrics run(int64_t step, int64_t total_steps, int64_t taken);
 
  private:
-  std::vector<Example> examples_of(int64_t step) const;
+  std::vector<Example> examples_of(int64_t step, int64_t taken) const;
   void add_examples(std::vector<Example>& examples, const std::vector<data::Problem>& problems,
-                    int64_t batch_size, int64_t step, double share) const;
+                    int64_t batch_size, int64_t taken, double share) const;
   void update(const std::vector<Example>& examples, double lr);
 
   StepContext& context_;

@@ -13,6 +13,7 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/observe/step_line.h"
 #include "trainer/data/order.h"
+#include "trainer/data/prompt_tokens.h"
 #include "trainer/evaluation/evaluate.h"
 #include "trainer/steps/online_step.h"
 #include "trainer/steps/sft_step.h"
@@ -29,8 +30,10 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-int64_t steps_of_epochs(int64_t epochs, size_t problems, int64_t batch_size) {
-  return std::max<int64_t>(1, epochs * static_cast<int64_t>(problems) / batch_size);
+// The steps that are done, and those of the problems that are left: batches may have been larger before.
+int64_t steps_of_epochs(int64_t epochs, const RunState& state, int64_t batch_size) {
+  const int64_t left = std::max<int64_t>(0, epochs * state.num_problems - state.taken);
+  return std::max<int64_t>(1, state.step + left / batch_size);
 }
 
 }  // namespace
@@ -39,6 +42,8 @@ TrainingLoop::TrainingLoop(StepContext& context, LoopConfig config, plan::RankPa
                            const std::atomic<bool>& stop)
     : context_(context), config_(std::move(config)), page_(page), stop_(stop) {
   state_.seed = context.seed;
+  state_.num_problems = static_cast<int64_t>(context.problems.train.size());
+  state_.fingerprint = data::fingerprint(context.problems.train);
 }
 
 TrainingLoop::~TrainingLoop() = default;
@@ -79,7 +84,11 @@ void TrainingLoop::start() {
 
   const auto folder = checkpoint_to_resume();
   state_.phase = config_.algorithm.name == "sft" || config_.sft.warm_start ? "sft" : config_.algorithm.name;
-  if (folder) state_ = read_state(*folder, context_.seed);
+  const RunState fresh = state_;
+  if (folder) {
+    state_ = read_state(*folder, context_.seed);
+    require_same_data(*folder, state_, fresh);
+  }
   make_optimizer(state_.phase == "sft" ? config_.sft.optim : config_.actor.optim);
   if (!folder) return;
   restore(*folder, state_, models, context_.session);
@@ -119,7 +128,8 @@ bool TrainingLoop::warm_start() {
   Phase phase;
   phase.name = "sft";
   phase.total_steps = config_.sft.max_steps;
-  phase.step = [&](int64_t step, int64_t total) { return sft.run(step, total); };
+  phase.step = [&](int64_t step, int64_t total) { return sft.run(step, total, state_.taken); };
+  phase.batch_size = config_.sft.train_batch_size;
   phase.finished = [&](int64_t done) {
     if (config_.sft.stop_at_accuracy <= 0 || done < config_.sft.stop_check_from ||
         done % config_.sft.stop_check_freq != 0)
@@ -139,6 +149,7 @@ bool TrainingLoop::warm_start() {
   context_.stages.run("reference", [&] { copy_actor_to_reference(context_.models, context_.session); });
   state_.phase = config_.algorithm.name;
   state_.step = 0;
+  state_.taken = 0;
   state_.reference = "sft";
   context_.stages.run("optimizer", [&] { make_optimizer(config_.actor.optim); });
   save_checkpoint("sft");
@@ -156,19 +167,19 @@ bool TrainingLoop::main_phase() {
   if (config_.algorithm.name == "sft") {
     sft = std::make_unique<SftStep>(context_, config_.data, config_.sft,
                                     config_.actor.ppo_max_token_len_per_rank);
-    phase.step = [&](int64_t step, int64_t total) { return sft->run(step, total); };
+    phase.step = [&](int64_t step, int64_t total) { return sft->run(step, total, state_.taken); };
+    phase.batch_size = config_.sft.train_batch_size;
     phase.total_steps = config_.sft.max_steps > 0
                             ? config_.sft.max_steps
-                            : steps_of_epochs(trainer.total_epochs, context_.problems.train.size(),
-                                              config_.sft.train_batch_size);
+                            : steps_of_epochs(trainer.total_epochs, state_, config_.sft.train_batch_size);
   } else {
     online = std::make_unique<OnlineStep>(context_, config_.data, config_.rollout, config_.algorithm,
                                           config_.actor);
-    phase.step = [&](int64_t step, int64_t total) { return online->run(step, total); };
+    phase.step = [&](int64_t step, int64_t total) { return online->run(step, total, state_.taken); };
+    phase.batch_size = config_.data.train_batch_size;
     phase.total_steps = trainer.total_training_steps > 0
                             ? trainer.total_training_steps
-                            : steps_of_epochs(trainer.total_epochs, context_.problems.train.size(),
-                                              config_.data.train_batch_size);
+                            : steps_of_epochs(trainer.total_epochs, state_, config_.data.train_batch_size);
   }
   if (!run_phase(phase)) return false;
   record_evaluation("eval_after", "after");
@@ -182,6 +193,7 @@ bool TrainingLoop::run_phase(const Phase& phase) {
   while (state_.step < phase.total_steps) {
     const observe::Metrics metrics = run_step(phase, state_.step);
     ++state_.step;
+    state_.taken += phase.batch_size;
     ++metric_step_;
     page_.set_step(state_.step);
     if (phase.test_freq > 0 && state_.step % phase.test_freq == 0 && state_.step < phase.total_steps)

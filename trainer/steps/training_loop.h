@@ -48,6 +48,7 @@ class TrainingLoop {
   struct Phase {
     std::string name;  // "sft", "grpo"
     int64_t total_steps = 0;
+    int64_t batch_size = 0;  // problems that a step takes
     Step step;
     std::function<bool(int64_t done)>
         finished;  // ends the phase early; may be empty. Collective over: world.

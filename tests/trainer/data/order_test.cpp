@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -15,7 +16,7 @@ namespace {
 std::vector<int64_t> take(int64_t n, int64_t batch, int64_t steps, uint64_t seed, bool shuffle = true) {
   std::vector<int64_t> all;
   for (int64_t step = 0; step < steps; ++step) {
-    const auto part = batch_indices(n, batch, step, seed, shuffle);
+    const auto part = batch_indices(n, batch, step * batch, seed, shuffle);
     EXPECT_EQ(static_cast<int64_t>(part.size()), batch);
     all.insert(all.end(), part.begin(), part.end());
   }
@@ -59,13 +60,36 @@ TEST(BatchIndices, KeepTheOrderOfTheFilesWithoutShuffle) {
   EXPECT_EQ(take(3, 2, 3, 9, false), (std::vector<int64_t>{0, 1, 2, 0, 1, 2}));
 }
 
-TEST(BatchIndices, AreFoundForAFarStepOfALargeSet) {
-  const auto indices = batch_indices(int64_t{1} << 40, 4, int64_t{1} << 50, 5, true);
+TEST(BatchIndices, AreFoundFarOnInALargeSet) {
+  const auto indices = batch_indices(int64_t{1} << 40, 4, int64_t{1} << 52, 5, true);
   for (const int64_t index : indices) EXPECT_TRUE(index >= 0 && index < int64_t{1} << 40);
 }
 
-TEST(BatchIndices, RefuseAnEmptySet) {
+// A run that is stopped anywhere, and goes on with another batch size, takes what it would have taken.
+TEST(BatchIndices, GoOnFromAPositionAsIfUndisturbed) {
+  uint64_t state = 1;
+  const auto below = [&](int64_t n) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(n));
+  };
+  for (int round = 0; round < 500; ++round) {
+    const int64_t n = 1 + below(300), total = 1 + below(4 * n);
+    const uint64_t seed = state;
+    const auto straight = batch_indices(n, total, 0, seed, true);
+    std::vector<int64_t> pieces;
+    while (static_cast<int64_t>(pieces.size()) < total) {
+      const auto taken = static_cast<int64_t>(pieces.size());
+      const auto part = batch_indices(n, std::min(1 + below(n + 20), total - taken), taken, seed, true);
+      pieces.insert(pieces.end(), part.begin(), part.end());
+    }
+    ASSERT_EQ(pieces, straight) << n << " problems, seed " << seed;
+  }
+}
+
+TEST(BatchIndices, RefuseAnEmptySetAndAPlaceBeyondAllBounds) {
   EXPECT_THROW(batch_indices(0, 4, 0, 0, true), Error);
+  EXPECT_THROW(batch_indices(10, 4, -1, 0, true), Error);
+  EXPECT_THROW(batch_indices(10, 4, std::numeric_limits<int64_t>::max() - 2, 0, true), Error);
 }
 
 // Every permutation of four must be about equally likely: 24 cells, 24,000 keys, so 1,000 +- 31 each.

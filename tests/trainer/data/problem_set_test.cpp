@@ -8,6 +8,8 @@
 #include <set>
 
 #include "runtime/base/error.h"
+#include "trainer/data/problem_reader.h"
+#include "trainer/data/prompt_tokens.h"
 #include "trainer/data/tokenizer.h"
 
 namespace trireme::data {
@@ -57,6 +59,11 @@ class LoadProblemsFromFiles : public testing::Test {
   DataConfig config_;
 };
 
+std::string golden(const std::string& name) {
+  const char* source = std::getenv("TRIREME_SOURCE_DIR");
+  return std::string(source != nullptr ? source : ".") + "/tests/trainer/data/goldens-parquet/" + name;
+}
+
 void expect_in(const std::string& part, const std::string& text) {
   EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in:\n" << text;
 }
@@ -96,12 +103,83 @@ TEST_F(LoadProblemsFromFiles, LearnsNothingWithoutAResponseKey) {
   EXPECT_EQ(load(R"({"prompt": "p", "answer": "a"})").train[0].response, "");
 }
 
-TEST_F(LoadProblemsFromFiles, ReadsASingleUserMessage) {
+TEST_F(LoadProblemsFromFiles, TakesASingleUserMessageAsPlainTextIfAsked) {
+  config_.apply_chat_template = "never";
   const auto set = load(R"({"prompt": [{"role": "user", "content": "hi"}], "answer": "a"})");
   EXPECT_EQ(set.train[0].prompt, "hi");
 }
 
+TEST_F(LoadProblemsFromFiles, ConversationsNeedAChatTemplate) {
+  const std::string row = R"({"prompt": [{"role": "user", "content": "hi"}], "answer": "a"})";
+  const auto text = mistakes(row + "\n" + row);
+  expect_in("1 mistakes", text);
+  expect_in("some.jsonl:1: column 'prompt': conversations need a chat template", text);
+  expect_in("data.apply_chat_template = \"never\"", text);
+  config_.apply_chat_template = "always";
+  expect_in("conversations need a chat template", mistakes(R"({"prompt": "p", "answer": "a"})"));
+}
+
+TEST_F(LoadProblemsFromFiles, TakesVerlsAnswerBeforeTheDefaultColumn) {
+  const std::string row =
+      R"({"prompt": "p", "answer": "worked", "reward_model": {"style": "rule", "ground_truth": "7"},)"
+      R"( "extra_info": {"index": 3, "note": "\u00fc"}, "data_source": null})";
+  const auto set = load(row, "answer");
+  EXPECT_EQ(set.train[0].answer, "7");
+  EXPECT_EQ(set.train[0].response, "worked");
+  EXPECT_EQ(set.train[0].extra_info, "{\"index\":3,\"note\":\"\u00fc\"}");
+  EXPECT_EQ(set.train[0].data_source, "some");
+  config_.answer_key = "reward_model.style";
+  EXPECT_EQ(load(row).train[0].answer, "rule");
+  config_.answer_key = "extra_info.index";
+  EXPECT_EQ(load(row).train[0].answer, "3");
+  config_.answer_key = "extra_info";
+  EXPECT_EQ(load(row).train[0].answer, "{\"index\":3,\"note\":\"\u00fc\"}");
+  config_.answer_key = "reward_model.truth";
+  expect_in("no column 'reward_model.truth' (data.answer_key)", mistakes(row));
+}
+
+TEST_F(LoadProblemsFromFiles, AColumnWhoseNameHasADotGoesBeforeNestedOnes) {
+  config_.answer_key = "a.b";
+  EXPECT_EQ(load(R"({"prompt": "p", "a.b": "flat", "a": {"b": "nested"}})").train[0].answer, "flat");
+  EXPECT_EQ(load(R"({"prompt": "p", "a": {"b": "nested"}})").train[0].answer, "nested");
+}
+
+TEST_F(LoadProblemsFromFiles, ReadsFilesOfSeveralFormatsAsOneList) {
+  config_.prompt_key = "question";
+  config_.train_files = {golden("question-answer.parquet"),
+                         write("more.jsonl", R"({"question": "3*3?", "answer": "9"})"),
+                         golden("question-answer.parquet")};
+  const auto set = load_problems(config_, "answer", 1);
+  ASSERT_EQ(set.train.size(), 5u);
+  EXPECT_EQ(set.train[0].prompt, "6*7?");
+  EXPECT_EQ(set.train[0].answer, "42");
+  EXPECT_EQ(set.train[0].response, "42\n#### 42");
+  EXPECT_EQ(set.train[0].data_source, "question-answer");
+  EXPECT_EQ(set.train[1].where, golden("question-answer.parquet") + ": row 2");
+  EXPECT_EQ(set.train[2].answer, "9");
+  EXPECT_EQ(set.train[4].index, 4);
+}
+
+TEST_F(LoadProblemsFromFiles, ListsMistakesInParquetWithFileRowAndColumn) {
+  config_.apply_chat_template = "never";
+  config_.train_files = {golden("bad-rows.parquet"), golden("not-utf8.parquet"), golden("no-rows.parquet"),
+                         golden("question-answer.parquet"), write("cut.parquet", "PAR1 and no more")};
+  const auto text = mistakes();
+  for (const char* part : {"bad-rows.parquet: row 2: column 'prompt': expected a string or a list of {role, "
+                           "content}, found null",
+                           "bad-rows.parquet: row 3: column 'prompt': the conversation is empty",
+                           "bad-rows.parquet: row 4: column 'prompt': expected strings for role and content",
+                           "bad-rows.parquet: row 5: no column 'answer'",
+                           "not-utf8.parquet: row 2: column 'prompt': 1 bytes that are not UTF-8",
+                           "no-rows.parquet: no problems in this file",
+                           "question-answer.parquet: no column 'prompt' (data.prompt_key); the columns are: "
+                           "question, answer, half",
+                           "data.train_files: cut.parquet: "})
+    expect_in(part, text);
+}
+
 TEST_F(LoadProblemsFromFiles, ReadsAnArrayWithEachElementsLine) {
+  config_.apply_chat_template = "never";
   const auto set = load(
       "\xEF\xBB\xBF[\n {\"prompt\": \"a]},\\\"\",\n  \"answer\": \"1\"},\n {\"prompt\": [{\"role\":"
       "\"user\", \"content\": \"b\"}], \"answer\": \"2\"}\n]\n",
@@ -115,6 +193,7 @@ TEST_F(LoadProblemsFromFiles, ReadsAnArrayWithEachElementsLine) {
 
 TEST_F(LoadProblemsFromFiles, ListsEveryMistakeWithFileAndLine) {
   config_.val_files = {folder_ + "absent.jsonl"};
+  config_.apply_chat_template = "never";
   const auto text = mistakes(
       "{\"prompt\": \"fine\", \"answer\": \"1\"}\n"
       "{\"prompt\": \"x\", \"answer\": }\n"
@@ -138,8 +217,10 @@ TEST_F(LoadProblemsFromFiles, ListsEveryMistakeWithFileAndLine) {
   expect_in("some.jsonl:5: column 1: expected an object with columns, found an array", text);
   expect_in("some.jsonl:6: column 13: byte 0xFF is not UTF-8", text);
   expect_in("some.jsonl:7: column 'prompt': the prompt is empty", text);
-  expect_in("some.jsonl:8: column 'prompt': a conversation of [system, user]; only a single user message",
-            text);
+  expect_in(
+      "some.jsonl:8: column 'prompt': a conversation of [system, user]; "
+      "data.apply_chat_template = \"never\" takes only a single user message",
+      text);
   expect_in("some.jsonl:9: column 'prompt': expected a list of {role, content}", text);
   expect_in("data.val_files: no file 'absent.jsonl'", text);
 }
@@ -169,7 +250,7 @@ TEST_F(LoadProblemsFromFiles, RefusesBrokenArrays) {
 }
 
 TEST_F(LoadProblemsFromFiles, RefusesOtherFormatsAndFolders) {
-  expect_in("cannot tell the format from the ending '.parquet'", mistakes("PAR1", "some.parquet"));
+  expect_in("cannot tell the format from the ending '.csv'", mistakes("a,b", "some.csv"));
   config_.train_files = {folder_};
   expect_in("is a folder", mistakes());
   config_.train_files = {};
@@ -239,7 +320,15 @@ TEST(GroundTruth, IsWhatFollowsTheLastMark) {
   EXPECT_EQ(ground_truth_of("####"), "");
 }
 
-TEST(PromptLengths, AreCheckedOrFiltered) {
+TEST_F(LoadProblemsFromFiles, RefusesJsonThatIsTooDeepOrHasNoNumber) {
+  std::string deep;
+  for (int i = 0; i < 200; ++i) deep += "[";
+  expect_in("some.jsonl:1: column 1: nested deeper than 100", mistakes("{\"prompt\": " + deep));
+  expect_in("some.jsonl:1: column 1: bad JSON: number overflow",
+            mistakes(R"({"prompt": 1e999, "answer": "a"})"));
+}
+
+TEST(EncodePrompts, ChecksFiltersOrCuts) {
   std::vector<Problem> problems(3);
   problems[0].prompt = "1234";
   problems[1].prompt = "12345";
@@ -248,20 +337,67 @@ TEST(PromptLengths, AreCheckedOrFiltered) {
   DataConfig config;
   config.max_prompt_length = 4;
   const auto tokenizer = Tokenizer::bytes();
-  auto copy = problems;
+  const auto encode = [&] {
+    auto copy = problems;
+    encode_prompts(copy, *tokenizer, config);
+    return copy;
+  };
   try {
-    check_prompt_lengths(copy, *tokenizer, config);
+    encode();
     FAIL() << "accepted";
   } catch (const Error& error) {
     expect_in("f.jsonl:2: the prompt has 5 tokens, data.max_prompt_length is 4", error.message());
     expect_in("data.filter_overlong_prompts", error.message());
+    expect_in("data.truncation", error.message());
   }
+  const auto ids_of = [](const char* text) { return Tokenizer::bytes()->encode(text); };
+  config.truncation = "left";
+  EXPECT_EQ(encode()[1].prompt_ids, ids_of("2345"));
+  EXPECT_EQ(encode()[0].prompt_ids, ids_of("1234"));
+  config.truncation = "right";
+  EXPECT_EQ(encode()[1].prompt_ids, ids_of("1234"));
+  config.truncation = "middle";
+  EXPECT_EQ(encode()[1].prompt_ids, ids_of("1245"));
+  config.max_prompt_length = 3;
+  EXPECT_EQ(encode()[1].prompt_ids, ids_of("145"));  // of an odd length the end has more, as in verl
+  config.max_prompt_length = 4;
+
   config.filter_overlong_prompts = true;
-  EXPECT_EQ(check_prompt_lengths(problems, *tokenizer, config), 1);
+  EXPECT_EQ(encode_prompts(problems, *tokenizer, config), 1);
   ASSERT_EQ(problems.size(), 2u);
-  EXPECT_EQ(problems[1].prompt, "1");
+  EXPECT_EQ(problems[1].prompt_ids, ids_of("1"));
   config.max_prompt_length = 0;
-  EXPECT_THROW(check_prompt_lengths(problems, *tokenizer, config), Error);
+  EXPECT_THROW(encode_prompts(problems, *tokenizer, config), Error);
+}
+
+TEST(EncodePrompts, DoesThousandsInTheirOrder) {
+  std::vector<Problem> problems(5000);
+  for (size_t i = 0; i < problems.size(); ++i) problems[i].prompt = std::to_string(i);
+  encode_prompts(problems, *Tokenizer::bytes(), {});
+  for (size_t i = 0; i < problems.size(); ++i)
+    ASSERT_EQ(Tokenizer::bytes()->decode(problems[i].prompt_ids), std::to_string(i));
+}
+
+TEST(Fingerprint, ChangesWithAnythingThatTrainingSees) {
+  std::vector<Problem> problems(2);
+  problems[0].prompt = "ab";
+  problems[1].answer = "c";
+  std::set<uint64_t> seen{fingerprint(problems)};
+  EXPECT_EQ(fingerprint(problems), *seen.begin());
+  auto changed = problems;
+  const auto is_new = [&] { return seen.insert(fingerprint(changed)).second; };
+  std::swap(changed[0], changed[1]);
+  EXPECT_TRUE(is_new());
+  changed = problems;
+  changed[0].prompt = "a";
+  changed[0].answer = "b";  // the same letters, cut elsewhere
+  EXPECT_TRUE(is_new());
+  changed[0].prompt_ids = {1};
+  EXPECT_TRUE(is_new());
+  changed[1].extra_info = "{}";
+  EXPECT_TRUE(is_new());
+  changed.pop_back();
+  EXPECT_TRUE(is_new());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "runtime/pipeline/stage.h"
 #include "runtime/session/session.h"
 #include "trainer/data/problem_set.h"
+#include "trainer/data/prompt_tokens.h"
 #include "trainer/rewards/reward.h"
 #include "trainer/steps/online_step.h"
 #include "trainer/steps/sft_step.h"
@@ -79,6 +80,8 @@ struct SmallRank {
     }
     if (models.reference) models.reference->refresh();
     if (models.rollout_decoder) models.rollout_decoder->refresh();
+    for (auto* list : {&problems.train, &problems.val, &problems.bare})
+      data::encode_prompts(*list, *tokenizer, run.data);
   }
 };
 

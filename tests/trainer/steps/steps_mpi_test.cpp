@@ -22,7 +22,8 @@ double relative_difference(const at::Tensor& a, const at::Tensor& b) {
 }
 
 observe::Metrics online(SmallRank& rank, const SmallRun& run, int64_t step) {
-  return OnlineStep(rank.context, run.data, run.rollout, run.algorithm, run.actor).run(step, 10);
+  return OnlineStep(rank.context, run.data, run.rollout, run.algorithm, run.actor)
+      .run(step, 10, step * run.data.train_batch_size);
 }
 
 TEST(Steps, GradientOfAGrpoStepEqualsThatOfOneRankToRounding) {
@@ -67,8 +68,8 @@ TEST(Steps, GradientOfAnSftStepEqualsThatOfOneRankToRounding) {
   const SmallRun run;
   const auto env = plan::RankEnv::from_environment();
   SmallRank many(run, env, everyone(env.num_ranks)), one(run, alone(), everyone(1));
-  SftStep(many.context, run.data, run.sft, 120).run(0, 10);
-  SftStep(one.context, run.data, run.sft, 4096).run(0, 10);
+  SftStep(many.context, run.data, run.sft, 120).run(0, 10, 0);
+  SftStep(one.context, run.data, run.sft, 4096).run(0, 10, 0);
   EXPECT_LT(relative_difference(many.models.actor_parameters->flat_gradient(),
                                 one.models.actor_parameters->flat_gradient()),
             1e-5);
