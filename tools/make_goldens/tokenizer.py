@@ -246,4 +246,5 @@ def main():
     make_qwen2(pathlib.Path(sys.argv[1]))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -70,7 +70,7 @@ void AddedTokens::split(std::string_view text, bool with_special, std::vector<Te
     if (token->lstrip) from = std::max(begin, blanks_before(text, from));
     if (token->rstrip) to = blanks_after(text, to);
     if (from > begin) parts.push_back({-1, text.substr(begin, from - begin)});
-    parts.push_back({token->id, text.substr(from, to - from)});
+    if (to > from) parts.push_back({token->id, text.substr(from, to - from)});
     begin = to;
   }
   if (begin < text.size()) parts.push_back({-1, text.substr(begin)});

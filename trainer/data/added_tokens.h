@@ -30,8 +30,9 @@ class AddedTokens {
  public:
   /// Two tokens must not have the same content.
   void add(const AddedToken& token);
-  /// Appends the parts of `text`, in order and without empty texts. A token that begins in the white space
-  /// which the one before took (rstrip) is a part all the same.
+  /// Appends the parts of `text`, in order and not empty. A token that begins in the white space which the
+  /// one before took (rstrip) is a part all the same, unless it takes white space before it (lstrip) and
+  /// nothing is left.
   void split(std::string_view text, bool with_special, std::vector<TextPart>& parts) const;
 
  private:

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "runtime/base/error.h"
+#include "trainer/data/utf8.h"
 
 namespace trireme::data {
 namespace {
@@ -43,7 +44,7 @@ class Translation {
  private:
   [[noreturn]] void refuse(const std::string& what) const {
     fail(ErrorCode::invalid_config, "the regular expression uses {}, which is not supported: {}", what,
-         regex_.size() <= 300 ? regex_ : regex_.substr(0, 300) + "...");
+         shortened(regex_));
   }
 
   char next() const { return at_ + 1 < regex_.size() ? regex_[at_ + 1] : '\0'; }

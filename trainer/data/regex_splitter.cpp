@@ -66,7 +66,7 @@ class RegexSplitter : public WordSplitter {
                               nullptr));
     if (!code_)
       fail(ErrorCode::invalid_config, "bad regular expression, column {}: {}: {}", at + 1, message_of(error),
-           pattern);
+           shortened(pattern));
     pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // without it, matching is slower, not different
   }
 

@@ -188,7 +188,7 @@ Json parse(const std::string& name, std::string_view text, TokenizerJson& out, b
     if (reader.error_position() == 0) fail(ErrorCode::invalid_config, "{}: {}", name, reader.error());
     const auto end = text.begin() + static_cast<ptrdiff_t>(std::min(reader.error_position(), text.size()));
     fail(ErrorCode::invalid_config, "{}:{}: {}", name, 1 + std::count(text.begin(), end, '\n'),
-         replace_not_utf8(reader.error()));
+         shortened(replace_not_utf8(reader.error())));
   }
   if (!reader.root().is_object())
     fail(ErrorCode::invalid_config, "{}: expected an object, found {}", name, reader.root().type_name());
@@ -230,9 +230,7 @@ bool is_token_id(const Json& value) {
 }
 
 std::string shown(const Json& value) {
-  constexpr size_t kLongest = 100;
-  std::string text = value.dump();
-  return text.size() <= kLongest ? text : replace_not_utf8(text.substr(0, kLongest)) + "...";
+  return shortened(value.dump(), 100);
 }
 
 }  // namespace trireme::data

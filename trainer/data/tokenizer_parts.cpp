@@ -11,6 +11,7 @@
 #include "trainer/data/tokenizer_json.h"
 #include "trainer/data/tokenizer_vocabulary.h"
 #include "trainer/data/unicode.h"
+#include "trainer/data/utf8.h"
 
 namespace trireme::data {
 namespace {
@@ -40,8 +41,8 @@ class PartsReader {
 
  private:
   std::string heading() const { return fmt::format("the tokenizer in {} cannot be used:", folder_); }
-  void add(const std::string& where, std::string what) {
-    mistakes_.add("tokenizer.json: " + where, std::move(what));
+  void add(const std::string& where, const std::string& what) {
+    mistakes_.add("tokenizer.json: " + where, shortened(what));
   }
 
   template <typename Read>
@@ -49,7 +50,7 @@ class PartsReader {
     try {
       read();
     } catch (const Error& error) {
-      mistakes_.add("", error.message());
+      mistakes_.add("", shortened(error.message(), 1000));
     }
   }
 
@@ -156,7 +157,8 @@ class PartsReader {
     for (const auto& item : decoder.items()) {
       const Json id = Json::parse(decoder.is_object() ? item.key() : "", nullptr, false);
       if (!is_token_id(id))
-        return mistakes_.add(where, fmt::format("'{}' is not an id in 0..{}", item.key(), kMaxTokenId));
+        return mistakes_.add(where,
+                             fmt::format("'{}' is not an id in 0..{}", shortened(item.key()), kMaxTokenId));
       by_id[id.get<uint64_t>()] = &item.value();
     }
     for (const auto& [id, token] : by_id) read_added_token(where, *token, Json(id));
@@ -186,7 +188,7 @@ class PartsReader {
       return mistakes_.add(where,
                            fmt::format("'{}' has id {}, but Hugging Face's tokenizers, which number what "
                                        "is not in the vocabulary, give it {}",
-                                       content, added.id, expected));
+                                       shortened(content), added.id, expected));
     put(added.id, added);
   }
 
@@ -238,7 +240,8 @@ class PartsReader {
     const std::string content = content_of(member(config_, key));
     if (content.empty()) return std::nullopt;
     if (const auto added = added_ids_.find(content); added != added_ids_.end()) return added->second;
-    mistakes_.add(fmt::format("tokenizer_config.json: {}", key), fmt::format("no token is '{}'", content));
+    mistakes_.add(fmt::format("tokenizer_config.json: {}", key),
+                  fmt::format("no token is '{}'", shortened(content)));
     return std::nullopt;
   }
 

@@ -1,10 +1,11 @@
 #include "trainer/data/tokenizer_stages.h"
 
-#include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "trainer/data/tokenizer_json.h"
+#include "trainer/data/utf8.h"
 
 namespace trireme::data {
 namespace {
@@ -29,8 +30,8 @@ class StagesReader {
   }
 
  private:
-  void add(const std::string& where, std::string what) {
-    mistakes_.add("tokenizer.json: " + where, std::move(what));
+  void add(const std::string& where, const std::string& what) {
+    mistakes_.add("tokenizer.json: " + where, shortened(what));
   }
   void unsupported(const std::string& where, const Json& component, const std::string& supported) {
     const std::string type = text(component, "type");
@@ -43,7 +44,7 @@ class StagesReader {
     static const Json none = Json::array();
     const Json& list = member(sequence, key);
     if (list.is_array()) return list;
-    add(where, fmt::format("a Sequence without {}, a list", key));
+    add(where, fmt::format("no {}, a list", key));
     return none;
   }
 
@@ -145,7 +146,7 @@ class StagesReader {
       }
     }
     if (texts != 1) return add("post_processor", "a template that does not hold the text once");
-    surround(before, after);
+    surround(std::move(before), std::move(after));
   }
 
   // "cls": ["<s>", 0]
@@ -157,14 +158,15 @@ class StagesReader {
     return std::nullopt;
   }
 
-  void surround(const std::vector<int32_t>& before, const std::vector<int32_t>& after) {
-    stages_.before.insert(stages_.before.begin(), before.begin(), before.end());
-    stages_.after.insert(stages_.after.end(), after.begin(), after.end());
+  void surround(std::vector<int32_t> before, std::vector<int32_t> after) {
+    if (std::exchange(surrounded_, true)) add("post_processor", "only one that adds tokens is supported");
+    stages_.before = std::move(before);
+    stages_.after = std::move(after);
   }
 
   Mistakes& mistakes_;
   TokenizerStages stages_;
-  bool byte_level_ = false;
+  bool byte_level_ = false, surrounded_ = false;
 };
 
 }  // namespace

@@ -80,6 +80,12 @@ size_t unfinished_utf8(std::string_view text) {
   return 0;
 }
 
+std::string shortened(std::string_view text, size_t longest) {
+  if (text.size() <= longest) return std::string(text);
+  text = text.substr(0, longest);
+  return std::string(text.substr(0, longest - unfinished_utf8(text))) + "...";
+}
+
 std::string replace_not_utf8(std::string text) {
   size_t at = find_not_utf8(text);
   if (at == std::string::npos) return text;

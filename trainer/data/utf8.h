@@ -22,6 +22,8 @@ void append_utf8(std::string& text, char32_t code_point);
 size_t find_not_utf8(std::string_view text);
 /// How many bytes at the end begin a character that more bytes may complete (0 to 3).
 size_t unfinished_utf8(std::string_view text);
+/// For a message: whole characters of at most `longest` bytes, and "..." if something is left out.
+std::string shortened(std::string_view text, size_t longest = 400);
 /// Well-formed text is returned as it is; each maximal part of an ill-formed sequence becomes one U+FFFD
 /// (the substitution of the Unicode standard, section 3.9, which Python and Rust follow).
 std::string replace_not_utf8(std::string text);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <thread>
 
 #include "goldens.h"
 #include "runtime/base/error.h"
@@ -91,6 +92,30 @@ TEST_F(TokenizerFiles, OfEveryVariantGiveTheIdsOfTokenizers) {
   }
 }
 
+// Random pre-tokenizers, added tokens and post-processors (tools/make_goldens/tokenizer_variants.py).
+TEST_F(TokenizerFiles, OfRandomVariantsGiveTheIdsOfTokenizers) {
+  const Json golden = read_golden("small_variants.json");
+  const auto& variants = golden["variants"];
+  for (size_t v = 0; v < variants.size(); ++v) {
+    const auto tokenizer = load_small([&](Json& content) {
+      for (const char* key : {"pre_tokenizer", "normalizer", "post_processor"})
+        content[key] = variants[v][key];
+      for (const auto& token : variants[v]["added_tokens"]) content["added_tokens"].push_back(token);
+      content["model"]["ignore_merges"] = variants[v]["ignore_merges"];
+    });
+    Crc32 crc;
+    for (uint64_t i = 0; i < golden["num_texts"].get<uint64_t>(); ++i) {
+      const std::string text = fuzz_text(golden["alphabet"], golden["seed"].get<uint64_t>() + v, i);
+      const Ids ids = tokenizer->encode(text);
+      crc.add_number(static_cast<uint32_t>(ids.size()));
+      for (const Ids& some : {ids, tokenizer->encode(text, false), tokenizer->with_special_tokens(ids)})
+        for (const int32_t id : some) crc.add_number(static_cast<uint32_t>(id));
+      crc.add(tokenizer->decode(ids) + "\n" + tokenizer->decode(ids, false));
+    }
+    EXPECT_EQ(crc.value(), variants[v]["sum"].get<uint32_t>()) << "variant " << v << ": " << variants[v];
+  }
+}
+
 // A text all of whose characters are in the byte alphabet is read as bytes, that of an added token too.
 TEST_F(TokenizerFiles, DecodeAddedTokensAsTokenizersDoes) {
   const auto tokenizer = load_small([](Json& t) {
@@ -99,6 +124,102 @@ TEST_F(TokenizerFiles, DecodeAddedTokensAsTokenizersDoes) {
   });
   EXPECT_EQ(tokenizer->encode("<café><café €>"), (Ids{512, 513}));
   EXPECT_EQ(tokenizer->decode(Ids{512, 513}), "<caf\uFFFD><café €>");
+}
+
+Json template_of(const Json& single) {
+  return {{"type", "TemplateProcessing"},
+          {"single", single},
+          {"special_tokens", {{"begin", {{"ids", {510, 64}}}}, {"end", {{"ids", {509}}}}}}};
+}
+
+TEST_F(TokenizerFiles, SayWhatStandsAroundAText) {
+  const Json text{{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const auto special = [](const char* name) { return Json{{"SpecialToken", {{"id", name}}}}; };
+  const auto with = [&](const Json& processor, const Ids& ids) {
+    return load_small([&](Json& t) { t["post_processor"] = processor; })->with_special_tokens(ids);
+  };
+  EXPECT_EQ(with(nullptr, {7}), Ids{7});
+  EXPECT_EQ(with({{"type", "ByteLevel"}}, {7}), Ids{7});
+  EXPECT_EQ(with(template_of({special("begin"), text}), {7}), (Ids{510, 64, 7}));
+  EXPECT_EQ(with(template_of({text, special("end")}), {}), Ids{509});
+  EXPECT_EQ(with({{"type", "BertProcessing"}, {"cls", {"a", 1}}, {"sep", {"b", 2}}}, {7}), (Ids{1, 7, 2}));
+  const Json processors{{{"type", "ByteLevel"}}, template_of({special("begin"), text, special("end")})};
+  EXPECT_EQ(with({{"type", "Sequence"}, {"processors", processors}}, {7}), (Ids{510, 64, 7, 509}));
+
+  const auto refused = [&](const Json& processor) {
+    return mistakes_of([&](Json& t) { t["post_processor"] = processor; });
+  };
+  expect_in("does not hold the text once", refused(template_of({special("begin")})));
+  expect_in("does not hold the text once", refused(template_of({text, text})));
+  expect_in("is not a piece of a template", refused(template_of({special("other"), text})));
+  expect_in("cls is [\"a\"]", refused({{"type", "BertProcessing"}, {"cls", {"a"}}, {"sep", {"b", 2}}}));
+  expect_in("600 is not the id of a token",
+            refused({{"type", "BertProcessing"}, {"cls", {"a", 600}}, {"sep", {"b", 2}}}));
+  expect_in("only one that adds tokens",
+            refused({{"type", "Sequence"},
+                     {"processors", {template_of(Json::array({text})), template_of(Json::array({text}))}}}));
+}
+
+// As transformers 5.23 reads them.
+TEST_F(TokenizerFiles, OfTheConfigurationChangeTokensButAddNoneToATextAndCutNone) {
+  Json config{{"eos_token", "<|endoftext|>"},
+              {"bos_token", "<|im_start|>"},
+              {"add_bos_token", true},
+              {"add_eos_token", true}};
+  load_small([](Json& t) { t["truncation"] = {{"max_length", 2}}; });
+  write("tokenizer_config.json", config);
+  auto tokenizer = Tokenizer::from_folder(folder_);
+  EXPECT_EQ(tokenizer->encode("the rain"), (Ids{312, 452}));
+  EXPECT_EQ(tokenizer->with_special_tokens({312, 452, 452}), (Ids{312, 452, 452}));
+
+  EXPECT_EQ(tokenizer->encode("a <|im_end|>"), (Ids{64, 220, 511}));
+  const Json token{{"content", "<|im_end|>"}, {"lstrip", true}, {"special", false}};
+  config["added_tokens_decoder"] = {{"511", token}};
+  config["pad_token"] = "the";  // of the vocabulary: cut out of texts like any added token
+  write("tokenizer_config.json", config);
+  tokenizer = Tokenizer::from_folder(folder_);
+  EXPECT_EQ(tokenizer->encode("a <|im_end|>"), (Ids{64, 511}));
+  EXPECT_EQ(tokenizer->decode(Ids{64, 511}), "a");  // once special, always special
+  EXPECT_EQ(tokenizer->pad_id(), 312);
+  EXPECT_EQ(tokenizer->encode("in the rain"), (Ids{263, 220, 312, 452}));
+
+  config["added_tokens_decoder"] = {{"600", {{"content", "<new>"}}}};
+  write("tokenizer_config.json", config);
+  expect_in("'<new>' has id 600, but", mistakes_of([&] { Tokenizer::from_folder(folder_); }));
+}
+
+TEST_F(TokenizerFiles, NameRolesInAFileOfTheirOwn) {
+  load_small();
+  write("tokenizer_config.json", Json::object());
+  write("special_tokens_map.json",
+        {{"eos_token", {{"content", "<|im_end|>"}}}, {"pad_token", "<|endoftext|>"}});
+  const auto tokenizer = Tokenizer::from_folder(folder_);
+  EXPECT_EQ(tokenizer->eos_id(), 511);
+  EXPECT_EQ(tokenizer->pad_id(), 509);
+}
+
+TEST_F(TokenizerFiles, GiveEveryThreadWhatTheyGiveOne) {
+  const Json golden = read_golden("small_variants.json");
+  for (const size_t v : {0, 7, 23}) {
+    const auto tokenizer =
+        load_small([&](Json& content) { content["pre_tokenizer"] = golden["variants"][v]["pre_tokenizer"]; });
+    const auto work = [&](std::vector<Ids>& ids, std::string& text) {
+      for (uint64_t i = 0; i < 500; ++i) {
+        ids.push_back(tokenizer->encode(fuzz_text(golden["alphabet"], 41, i)));
+        text += tokenizer->decode(ids.back());
+      }
+    };
+    std::array<std::vector<Ids>, 4> ids;
+    std::array<std::string, 4> texts;
+    std::vector<std::thread> threads;
+    for (size_t i = 1; i < ids.size(); ++i) threads.emplace_back([&, i] { work(ids[i], texts[i]); });
+    for (auto& thread : threads) thread.join();
+    work(ids[0], texts[0]);
+    for (size_t i = 1; i < ids.size(); ++i) {
+      EXPECT_EQ(ids[i], ids[0]);
+      EXPECT_EQ(texts[i], texts[0]);
+    }
+  }
 }
 
 TEST_F(TokenizerFiles, NameTheTokensThatEndAText) {

@@ -6,6 +6,9 @@
 #include <fstream>
 
 #include "runtime/base/error.h"
+#include "trainer/data/counter_random.h"
+#include "trainer/data/stream_decoder.h"
+#include "trainer/data/utf8.h"
 
 namespace trireme::data {
 namespace {
@@ -40,6 +43,47 @@ TEST(ByteTokenizer, DecodesToValidUtf8) {
   EXPECT_EQ(tokenizer->decode(Ids{'7', '2', 256}, false), "72<|endoftext|>");
   EXPECT_EQ(tokenizer->decode(Ids{'7', 259, '2', 300}), "72");  // ids that only fill up an embedding
   EXPECT_THROW(tokenizer->decode(Ids{-1}), Error);
+}
+
+TEST(StreamDecoder, GivesWholeCharacters) {
+  StreamDecoder stream(*Tokenizer::bytes());
+  EXPECT_EQ(stream.add('a'), "a");
+  EXPECT_EQ(stream.add(0xF0), "");
+  EXPECT_EQ(stream.add(0x9F), "");
+  EXPECT_EQ(stream.add(0x98), "");
+  EXPECT_EQ(stream.add(256), "");  // special: nothing comes between
+  EXPECT_EQ(stream.add(0x80), "\U0001F600");
+  EXPECT_EQ(stream.add(0xE2), "");
+  EXPECT_EQ(stream.add(0x82), "");
+  EXPECT_EQ(stream.add('b'), "\uFFFDb");
+  EXPECT_EQ(stream.add(0xC3), "");
+  EXPECT_EQ(stream.finish(), "\uFFFD");
+  EXPECT_EQ(stream.finish(), "");
+  EXPECT_EQ(stream.add(0xA9), "\uFFFD");  // a new text
+}
+
+// Bytes at random, and those that begin and continue characters more often than chance would have it.
+TEST(StreamDecoder, GivesWhatDecodeGivesPieceByPiece) {
+  const auto tokenizer = Tokenizer::bytes();
+  const std::vector<int32_t> likely{0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC2, 0xDF, 0xE0, 0xE1, 0xED,
+                                    0xEF, 0xF0, 0xF1, 0xF4, 0xF5, 0xC1, 'a',  256,  258,  300};
+  for (uint64_t i = 0; i < 20'000; ++i) {
+    const bool skip_special = random_bits(1, i, 1) % 2 == 0;
+    Ids ids;
+    for (uint64_t at = 2; at < 2 + random_bits(1, i, 0) % 20; ++at) {
+      const uint64_t bits = random_bits(1, i, at);
+      ids.push_back(bits % 2 == 0 ? static_cast<int32_t>(bits >> 8 & 0xFF)
+                                  : likely[(bits >> 8) % likely.size()]);
+    }
+    StreamDecoder stream(*tokenizer, skip_special);
+    std::string text;
+    for (const int32_t id : ids) {
+      const std::string piece = stream.add(id);
+      ASSERT_EQ(find_not_utf8(piece), std::string::npos);
+      text += piece;
+    }
+    ASSERT_EQ(text + stream.finish(), tokenizer->decode(ids, skip_special)) << testing::PrintToString(ids);
+  }
 }
 
 TEST(ByteTokenizer, IsTheSameAfterSaveAndLoad) {
