@@ -51,7 +51,8 @@ class DamagedParquet : public testing::Test {
  protected:
   ~DamagedParquet() override { std::filesystem::remove(path_); }
   const std::string& write(const std::string& content) {
-    std::ofstream(path_, std::ios::binary | std::ios::trunc) << content;
+    std::filesystem::remove(path_);  // some file systems sync a file that is written over
+    std::ofstream(path_, std::ios::binary) << content;
     return path_;
   }
   const std::string path_ = testing::TempDir() + "trireme_" +
@@ -126,7 +127,7 @@ TEST_F(DamagedParquet, WhatIsNoParquetFileIsRefused) {
 
 TEST_F(DamagedParquet, EveryTruncationIsRefused) {
   const std::string whole = files::read(golden("verl-v2-pages.parquet"));
-  for (size_t size = 0; size < whole.size(); size += 1 + size % 7)
+  for (size_t size = 0; size < whole.size(); size += 1 + size % 31)
     expect_in(path_ + ": ", message_of(write(whole.substr(0, size))));
 }
 
