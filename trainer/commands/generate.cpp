@@ -145,6 +145,7 @@ int generate(const Arguments& arguments) {
         *model.decoder, config, stops ? codec->tokenizer()->stop_ids() : std::vector<int32_t>{},
         prompts.longest);
   });
+  job.say(model.summary());
   const bool skip_special = parsed->count("keep-special-tokens") == 0;
   job.run(kRowsAtATime, [&](std::span<const size_t> rows) {
     std::vector<rollout::Request> requests;

@@ -1,5 +1,7 @@
 #include "trainer/commands/loaded_model.h"
 
+#include <chrono>
+
 #include "runtime/base/error.h"
 #include "trainer/weights/hf_checkpoint.h"
 #include "trainer/weights/weight_files.h"
@@ -18,7 +20,13 @@ at::ScalarType compute_dtype(const std::string& word, const std::string& folder,
 
 }  // namespace
 
+std::string LoadedModel::summary() const {
+  return fmt::format("{} parameters in {}, read in {:.2f} s", shape.num_parameters(),
+                     weights::dtype_word(parameters->dtype()), seconds);
+}
+
 LoadedModel load_model(const std::string& folder, const std::string& dtype, at::Device device) {
+  const auto begin = std::chrono::steady_clock::now();
   LoadedModel model;
   model.shape = models::DecoderShape::from_folder(folder);
   const at::ScalarType type = compute_dtype(dtype, folder, model.shape);
@@ -26,6 +34,7 @@ LoadedModel load_model(const std::string& folder, const std::string& dtype, at::
       std::make_unique<models::ParameterSet>(models::parameter_specs(model.shape), device, type);
   weights::load(folder, model.shape, *model.parameters);
   model.decoder = std::make_unique<models::Decoder>(model.shape, *model.parameters, type);
+  model.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return model;
 }
 

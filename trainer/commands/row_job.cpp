@@ -90,6 +90,10 @@ void RowJob::finish() {
   if (error) fail(ErrorCode::io, "cannot rename {} to {}: {}", part_, output_, error.message());
 }
 
+void RowJob::say(const std::string& line) const {
+  if (session_.rank() == 0) fmt::print(stderr, "trireme: {}\n", line);
+}
+
 // The first rank that has an error tells it; the others end with the same status and say nothing. Ranks that
 // read the same input make the same mistake.
 void RowJob::together(const std::string& stage, bool takes_part, const std::function<void()>& work) {

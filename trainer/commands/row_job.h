@@ -36,6 +36,9 @@ class RowJob {
   /// Deals the rows out, `chunk` a rank at a time. `output` is "-" or a file, which appears when it is whole.
   void run(size_t chunk, const Answer& answer);
 
+  /// On the first rank, to standard error.
+  void say(const std::string& line) const;
+
  private:
   void together(const std::string& stage, bool takes_part, const std::function<void()>& work);
   void write(const std::vector<std::string>& by_rank, size_t num_rows);

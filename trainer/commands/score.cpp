@@ -94,6 +94,7 @@ int score(const Arguments& arguments) {
     codec = std::make_unique<TextCodec>(paths.model, job.rows(), text);
     model = load_model(paths.model, (*parsed)["dtype"].as<std::string>(), job.device());
   });
+  job.say(model.summary());
   job.run(kRowsAtATime, [&](std::span<const size_t> rows) {
     std::vector<Scored> scored(rows.size());
     for (size_t i = 0; i < rows.size(); ++i) {
