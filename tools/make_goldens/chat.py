@@ -58,8 +58,12 @@ def rendered(template, conversation):
 
 
 def write(path, value):
-    path.write_text(json.dumps(value, ensure_ascii=False, indent=None, separators=(",", ":")).replace("],[", "],\n[")
-                    .replace("},{", "},\n{") + "\n")
+    """One line per member, or per item of a long one: a change shows."""
+    def line(x):
+        return json.dumps(x, ensure_ascii=False, separators=(",", ":"))
+    members = [line(key) + ":" + (line(member) if isinstance(member, dict) else
+                                  "[\n" + ",\n".join(map(line, member)) + "]") for key, member in value.items()]
+    path.write_text("{" + ",\n".join(members) + "}\n")
     print(path, path.stat().st_size)
 
 

@@ -16,7 +16,7 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
 }
 
 Value no_attribute(const Value& value, std::string_view name, Workspace& work) {
-  return work.undefined(fmt::format("'{}' is undefined: there is none in the {}", name, type_name(value)));
+  return work.undefined(fmt::format("'{}' is undefined: a {} has none", name, type_name(value)));
 }
 
 Value loop_attribute(const Value& value, std::string_view name, Workspace& work) {
@@ -91,7 +91,7 @@ Value type_attribute(const Value& value, std::string_view name, Workspace& work)
     }
     case Kind::callable:
       if (value.as_callable().what == Callable::What::macro && name == "name")
-        return Value::string(value.as_callable().name);
+        return value.as_callable().name.empty() ? Value::none() : Value::string(value.as_callable().name);
       break;
     default:
       break;

@@ -11,6 +11,7 @@
 #include "trainer/chat/jinja_operators.h"
 #include "trainer/chat/python_text.h"
 #include "trainer/chat/sequence_filters.h"
+#include "trainer/chat/text_format.h"
 #include "trainer/chat/unicode_text.h"
 
 namespace trireme::chat {
@@ -61,8 +62,7 @@ Value trim(const FilterCall& c) {
   const Value chars = c.bound({"chars"})[0];
   const Text text(c);
   if (chars.is(Kind::missing) || chars.is(Kind::none)) return c.work.string(strip(text.view), text.safe);
-  if (text.safe) reject("trim with arguments, of text marked safe, is not supported");
-  return c.work.string(strip(text.view, need_text("trim", chars)));
+  return c.work.string(strip(text.view, need_text("trim", chars)), text.safe);
 }
 
 Value replace(const FilterCall& c) {
@@ -91,7 +91,6 @@ Value escape(const FilterCall& c) {
 
 Value indent(const FilterCall& c) {
   const auto given = c.bound({"width", "first", "blank"});
-  if (c.value.safe()) reject("indent of text marked safe is not supported");
   std::string margin(4, ' ');
   if (given[0].is(Kind::string)) {
     margin = given[0].as_string();
@@ -110,7 +109,7 @@ Value indent(const FilterCall& c) {
     out += lines[i];
     if (out.size() > Workspace::kMaxOutputBytes) reject("indent makes too long a text");
   }
-  return c.work.string(out);
+  return c.work.string(out, c.value.safe());
 }
 
 Value to_json_filter(const FilterCall& c) {
@@ -205,6 +204,17 @@ Value real(const FilterCall& c) {
   return standard.is(Kind::missing) ? Value::real(0) : standard;
 }
 
+Value format(const FilterCall& c) {
+  const auto& arguments = c.arguments;
+  if (!arguments.named.empty() && !arguments.positional.empty())
+    reject("format takes values by place or by name, not both");
+  if (c.value.safe()) reject("format of text marked safe is not supported");
+  std::vector<Entry> named;
+  for (const auto& [name, value] : arguments.named) named.push_back({Value::string(name), value});
+  const Value values = named.empty() ? c.work.tuple(arguments.positional) : c.work.dict(named);
+  return c.work.string(format_percent(Text(c).view, values, c.work));
+}
+
 Value absolute(const FilterCall& c) {
   c.bound({});
   if (c.value.is(Kind::real)) return Value::real(std::abs(c.value.as_real()));
@@ -225,12 +235,12 @@ constexpr std::pair<std::string_view, Filter> kTextFilters[] = {
     {"string", string},    {"safe", safe},     {"escape", escape},
     {"e", escape},         {"indent", indent}, {"tojson", to_json_filter},
     {"int", integer},      {"float", real},    {"abs", absolute},
-    {"default", standard}, {"d", standard}};
+    {"default", standard}, {"d", standard},    {"format", format}};
 
 constexpr std::string_view kRefused[] = {
-    "attr",     "batch",     "center", "filesizeformat", "forceescape", "format",
-    "groupby",  "pprint",    "random", "round",          "slice",       "striptags",
-    "truncate", "urlencode", "urlize", "wordcount",      "wordwrap",    "xmlattr"};
+    "attr",      "batch",  "center",    "filesizeformat", "forceescape", "groupby",
+    "pprint",    "random", "round",     "slice",          "striptags",   "truncate",
+    "urlencode", "urlize", "wordcount", "wordwrap",       "xmlattr"};
 
 Filter find_filter(std::string_view name) {
   for (const auto& [known, filter] : kTextFilters)

@@ -92,9 +92,9 @@ Interpreter::Flow Interpreter::run(const Statement& s, Frame& frame) {
       return Flow::next;
     }
     case Kind::call: {
-      const Callable caller{Callable::What::macro, "caller", {}, &s, &frame};
+      const Callable caller{Callable::What::macro, {}, {}, &s, &frame};
       const Value value = Value::callable(work_.make(caller));
-      write(evaluate_call(*s.expressions[0], frame, &value));
+      write_text(evaluate_call(*s.expressions[0], frame, &value));
       return Flow::next;
     }
     case Kind::with:
@@ -204,7 +204,7 @@ Interpreter::Flow Interpreter::run_filtered(const Statement& filtered, Frame& fr
   Frame* inner = nullptr;
   std::string text;
   if (const Flow flow = capture(filtered, frame, &inner, &text); flow != Flow::next) return flow;
-  write(evaluate_block_filter(*filtered.expressions[0], work_.string(text), *inner));
+  write_text(evaluate_block_filter(*filtered.expressions[0], work_.string(text), *inner));
   leave(*inner);
   return Flow::next;
 }
@@ -255,6 +255,11 @@ void Interpreter::write(std::string_view text) {
   *out_ += text;
   if (out_->size() > Workspace::kMaxOutputBytes)
     reject("the template writes more than {} MB", Workspace::kMaxOutputBytes >> 20);
+}
+
+void Interpreter::write_text(const Value& value) {
+  if (!value.is(Kind::string)) reject("a block can only write text, not a {}", type_name(value));
+  write(value.as_string());
 }
 
 void Interpreter::write(const Value& value) {

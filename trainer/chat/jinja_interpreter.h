@@ -50,6 +50,7 @@ class Interpreter {
   void check_spaces(const Target& target, Frame& frame);
   void write(const Value& value);
   void write(std::string_view text);
+  void write_text(const Value& value);  // of blocks, which Jinja does not turn into text
 
   // Frames.
   Frame* make_frame(const Scope& scope, Frame* outer);

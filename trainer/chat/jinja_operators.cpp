@@ -5,6 +5,7 @@
 #include <string>
 
 #include "trainer/chat/python_text.h"
+#include "trainer/chat/text_format.h"
 #include "trainer/chat/unicode_text.h"
 
 namespace trireme::chat {
@@ -235,8 +236,8 @@ Value apply(BinaryOperator op, const Value& left, const Value& right, Workspace&
     if (is_repeatable(right) && left.is_whole()) return repeat(right, left.as_integer(), work);
   }
   if (op == BinaryOperator::modulo && left.is(Kind::string)) {
-    if (left.as_string().find('%') == std::string_view::npos && right.is(Kind::dict)) return left;
-    reject("text % values is outside the part of Jinja that is supported; join with ~ or +");
+    if (left.safe()) reject("text marked safe % values is not supported");
+    return work.string(format_percent(left.as_string(), right, work));
   }
   for (const Value* value : {&left, &right})
     if (value->is(Kind::undefined)) reject("{}", value->as_string());
@@ -334,7 +335,7 @@ List iterate(const Value& value, Workspace& work) {
     case Kind::string: {
       const auto points = split_code_points(value.as_string());
       const auto items = work.slots(points.size());
-      for (size_t i = 0; i < points.size(); ++i) items[i] = Value::string(points[i], value.safe());
+      for (size_t i = 0; i < points.size(); ++i) items[i] = Value::string(points[i]);
       return {items.data(), items.size()};
     }
     case Kind::dict: {

@@ -133,7 +133,8 @@ void append_nested(std::string& out, const Value& value, Workspace& work, int de
       return;
     case Kind::callable:
       if (value.as_callable().what == Callable::What::macro) {
-        out += fmt::format("<Macro '{}'>", value.as_callable().name);
+        const auto name = value.as_callable().name;
+        out += name.empty() ? "<Macro anonymous>" : fmt::format("<Macro '{}'>", name);
         return;
       }
       break;

@@ -6,6 +6,7 @@
 #include "trainer/chat/jinja_attributes.h"
 #include "trainer/chat/jinja_operators.h"
 #include "trainer/chat/python_text.h"
+#include "trainer/chat/text_format.h"
 #include "trainer/chat/unicode_text.h"
 
 namespace trireme::chat {
@@ -25,6 +26,11 @@ struct Call {
     return bind(name, arguments, parameters, required);
   }
   Value string(std::string_view s) const { return work.string(s, safe); }
+  // What is put into text marked safe is escaped.
+  std::string joined(const Value& value) const {
+    const auto part = need_text(name, value);
+    return safe && !value.safe() ? escape_html(part) : std::string(part);
+  }
   Value strings(const std::vector<std::string_view>& parts) const {
     const auto items = work.slots(parts.size());
     for (size_t i = 0; i < parts.size(); ++i) items[i] = Value::string(parts[i], safe);  // within the text
@@ -162,7 +168,7 @@ Value removesuffix(const Call& c) {
 Value replace(const Call& c) {
   const auto given = c.bound({"old", "new", "count"}, 2);
   const int64_t count = given[2].is(Kind::missing) ? -1 : need_integer(c.name, given[2]);
-  return c.string(replace_text(c.text, need_text(c.name, given[0]), need_text(c.name, given[1]), count));
+  return c.string(replace_text(c.text, need_text(c.name, given[0]), c.joined(given[1]), count));
 }
 
 Value join(const Call& c) {
@@ -170,7 +176,7 @@ Value join(const Call& c) {
   std::string out;
   for (size_t i = 0; i < items.size; ++i) {
     if (i) out += c.text;
-    out += need_text(c.name, items.items[i]);
+    out += c.joined(items.items[i]);
     if (out.size() > Workspace::kMaxOutputBytes) reject("join makes too long a text");
   }
   return c.string(out);
@@ -215,7 +221,8 @@ Value cut(const Call& c, bool from_right) {
     parts[1] = mark;
     parts[2] = c.text.substr(at + mark.size());
   }
-  const Value values[] = {Value::string(parts[0]), Value::string(parts[1]), Value::string(parts[2])};
+  const Value values[] = {Value::string(parts[0], c.safe), Value::string(parts[1], c.safe),
+                          Value::string(parts[2], c.safe)};
   return c.work.tuple(values);
 }
 Value partition(const Call& c) {
@@ -257,37 +264,8 @@ Value islower(const Call& c) {
   return c.bound({}), Value::boolean(is_lower(c.text));
 }
 
-// "{} {0} {name}": fields without conversions, formats or lookups.
 Value format(const Call& c) {
-  std::string out, storage;
-  size_t next = 0;
-  for (size_t at = 0; at < c.text.size(); ++at) {
-    const char here = c.text[at];
-    const char after = at + 1 < c.text.size() ? c.text[at + 1] : '\0';
-    if ((here == '{' || here == '}') && after == here) ++at;
-    if (here != '{' || after == '{') {
-      if (here == '}' && after != '}') reject("format: a single }} in the text");
-      out += here;
-      continue;
-    }
-    const size_t end = c.text.find('}', at);
-    if (end == kNone) reject("format: a {{ is not closed");
-    const auto field = c.text.substr(at + 1, end - at - 1);
-    at = end;
-    const Value* found = nullptr;
-    if (field.find_first_not_of("0123456789") == kNone && field.size() < 6) {
-      const size_t index = field.empty() ? next++ : static_cast<size_t>(std::stoul(std::string(field)));
-      if (index < c.arguments.positional.size()) found = &c.arguments.positional[index];
-    } else if (field.find_first_of("!:.[") != kNone) {
-      reject("format: the field {{{}}} is outside the part of Jinja that is supported", field);
-    }
-    for (const auto& [name, value] : c.arguments.named)
-      if (name == field) found = &value;
-    if (!found) reject("format: there is no value for {{{}}}", field);
-    out += view_text(*found, storage, c.work);
-    if (out.size() > Workspace::kMaxOutputBytes) reject("format makes too long a text");
-  }
-  return c.string(out);
+  return c.string(format_braces(c.text, c.arguments, c.work));
 }
 
 constexpr std::pair<std::string_view, Method> kMethods[] = {{"upper", upper},
@@ -338,8 +316,7 @@ Support string_method_support(std::string_view name) {
 Value call_string_method(const Callable& method, const Arguments& arguments, Workspace& work) {
   const auto text = method.self.as_string();
   const bool safe = method.self.safe();
-  if (safe && !(arguments.positional.empty() && arguments.named.empty()))
-    reject("'{}' with arguments, of text marked safe, is not supported", method.name);
+  if (safe && method.name == "format") reject("format of text marked safe is not supported");
   work.spend(1 + text.size() / 64);
   // Of all these methods Python takes names only for split's arguments, splitlines' and format's.
   if (!arguments.named.empty() && method.name != "split" && method.name != "rsplit" &&
