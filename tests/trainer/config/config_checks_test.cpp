@@ -59,6 +59,8 @@ TEST(Checks, WantDataThatFitsTheTask) {
   EXPECT_THAT(only_mistake({"data.val_files=a"}), HasSubstr("not read where data.task = \"arithmetic\""));
   EXPECT_THAT(only_mistake({"reward.name=gsm8k"}), HasSubstr("set reward.name = \"arithmetic\""));
   EXPECT_THAT(only_mistake({"data.prompt_template=Q:"}), HasSubstr("must contain {prompt}"));
+  EXPECT_THAT(only_mistake({"data.chat_template_kwargs=enable_thinking"}), HasSubstr("must be a JSON object"));
+  EXPECT_THAT(only_mistake({"data.truncation=middel"}), HasSubstr("did you mean \"middle\"?"));
   EXPECT_THAT(only_mistake({"data.answer_key="}), HasSubstr("data.answer_key is empty"));
   EXPECT_THAT(only_mistake({"data.arithmetic.min_operand=99"}), HasSubstr("must be below"));
 }
