@@ -91,6 +91,20 @@ TEST_F(Training, ARunThatIsStoppedAndResumedEndsInTheSameBits) {
   EXPECT_TRUE(weights("step_60") == straight);
 }
 
+TEST_F(Training, ACheckpointOfOtherProblemsIsRefusedAndOneOfAnotherBatchSizeGoesOnAtItsPlace) {
+  start_training(2, {"sft.warm_start=false", "trainer.total_training_steps=3"});
+  ASSERT_EQ(finish(std::chrono::seconds(100)).status, 0);
+  start_training(2, {"sft.warm_start=false", "data.arithmetic.max_operand=90"});
+  const auto refused = finish(std::chrono::seconds(60));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.err.find("the training problems are not those of "), std::string::npos) << refused.err;
+  start_training(2, {"sft.warm_start=false", "data.train_batch_size=4"});
+  ASSERT_EQ(finish(std::chrono::seconds(60)).status, 0);
+  const auto state = nlohmann::json::parse(
+      read_all(fs::path(run_dir()) / "checkpoints" / "step_4" / "trainer" / "state.json"));
+  EXPECT_EQ(state.at("data").at("taken"), 3 * 8 + 4);
+}
+
 TEST_F(Training, TheSameSeedGivesTheSameNumbersOnAnyNumberOfRanksToRounding) {
   const auto rewards = [&] {
     std::vector<double> values;
