@@ -87,7 +87,7 @@ class Maker:
         if kind == 24:
             return self.pick([f"[{e()}, {e()}]", f"({e()}, {e()})", f"{{'k': {e()}, {self.string()}: {e()}}}", f"{{{e()}: 1}}"])
         return self.pick([f"range({self.r.randrange(6)})", "range(1, 9, 3)", "-" + self.atom(), f"dict(a={e()})",
-                          f"{self.atom()} ** {self.pick(['2', '-1', '0.5', '3'])}", f"s.replace({self.string()}, {self.string()})",
+                          f"{self.atom()} ** {self.pick(['2', '-1', '3'])}", f"s.replace({self.string()}, {self.string()})",
                           f"u.replace({self.string()}, '-', 1)", "s.split('l', 1)", "s.rsplit('l', 1)", "'{} {0}'.format(1)",
                           "'{}-{}'.format(n, s)", "range(5)[1:]", "s.startswith(('a', ' '))", "lines.splitlines(true)",
                           "namespace(a=1).a", "'a' 'b'", "dict([(1, 2)])", "x is sameas none", "raise_exception('x')", "spaces.split()"])

@@ -40,8 +40,9 @@ const Json* token_text(const Json& token) {
 // tokens.
 Json special_tokens(const Json& config, const fs::path& folder) {
   Json all = config;
-  if (!config.contains("added_tokens_decoder"))
-    for (const auto& [key, value] : read_json(folder / "special_tokens_map.json").items()) all[key] = value;
+  const Json map = config.contains("added_tokens_decoder") ? Json::object()
+                                                           : read_json(folder / "special_tokens_map.json");
+  for (const auto& [key, value] : map.items()) all[key] = value;
   Json tokens = Json::object();
   const auto take = [&](const std::string& name, const Json& value) {
     if (const Json* text = token_text(value)) tokens[name] = *text;

@@ -118,6 +118,7 @@ void cut_at_mark(RenderedChat& chat, const std::string& final_message, const std
 Program::Program(const std::string& source, std::string where) : source_(source), where_(std::move(where)) {
   if (source.size() > kMaxSource)
     fail(ErrorCode::invalid_config, "{}: a chat template of more than {} MB", where_, kMaxSource >> 20);
+  if (!is_utf8(source)) fail(ErrorCode::invalid_config, "{}: the chat template is not UTF-8", where_);
   try {
     body_ = Parser(read_tokens(source), constants_).parse();
     resolve_names(body_, scope_);

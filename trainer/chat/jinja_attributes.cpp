@@ -131,6 +131,7 @@ Value item_of(const Value& value, const Value& key, Workspace& work) {
     case Kind::string: {
       if (!key.is_whole()) return {};
       work.spend(value.as_string().size() / 64);
+      Workspace::check_items(value.as_string().size());
       const auto points = split_code_points(value.as_string());
       return to_index(key, points.size(), &index) ? Value::string(points[index], value.safe()) : Value();
     }

@@ -313,8 +313,13 @@ ExpressionPtr Parser::parse_subscript(ExpressionPtr node) {
     take();
     is_slice = true;
   }
-  if (!is_slice && !parts[0]) fail("expected what to look up between [ and ]");
-  if (at_sign(",")) fail("a tuple between [ and ] is not supported; set it in parentheses");
+  if (is_slice && at_sign(",")) fail("a slice within a tuple is not supported");
+  if (!is_slice && (!parts[0] || at_sign(","))) {  // x[a, b] looks up a tuple
+    auto tuple = make(Kind::tuple, sign.line);
+    if (parts[0]) add(*tuple, std::move(parts[0]));
+    while (skip_sign(",")) add(*tuple, parse_expression());
+    parts[0] = std::move(tuple);
+  }
   expect_sign("]");
   if (!is_slice) return make(Kind::subscript, sign.line, std::move(node), std::move(parts[0]));
   auto slice = make(Kind::slice, sign.line, std::move(node));

@@ -62,13 +62,15 @@ Value trim(const FilterCall& c) {
   const Value chars = c.bound({"chars"})[0];
   const Text text(c);
   if (chars.is(Kind::missing) || chars.is(Kind::none)) return c.work.string(strip(text.view), text.safe);
-  return c.work.string(strip(text.view, need_text("trim", chars)), text.safe);
+  if (need_text("trim", chars).size() > 1000) reject("trim: more than 1000 bytes to strip");
+  return c.work.string(strip(text.view, chars.as_string()), text.safe);
 }
 
 Value replace(const FilterCall& c) {
   const auto given = c.bound({"old", "new", "count"}, 2);
   const Text text(c);
   std::string old, replacement;
+  c.work.spend_search(text.view.size(), view_text(given[0], old, c.work).size());
   const int64_t count =
       given[2].is(Kind::missing) || given[2].is(Kind::none) ? -1 : need_integer("replace", given[2]);
   return c.work.string(replace_text(text.view, view_text(given[0], old, c.work),
@@ -100,6 +102,7 @@ Value indent(const FilterCall& c) {
     margin.assign(static_cast<size_t>(width), ' ');
   }
   const std::string text = std::string(need_text("indent", c.value)) + "\n";
+  Workspace::check_items(text.size());
   const auto lines = split_lines(text, false);
   c.work.spend(lines.size() * (1 + margin.size() / 64));
   std::string out = truth(given[1]) ? margin : "";

@@ -252,9 +252,10 @@ void Interpreter::assign(const Target& target, const Value& value, Frame& frame)
 
 void Interpreter::write(std::string_view text) {
   work_.spend(text.size() / 256);
-  *out_ += text;
-  if (out_->size() > Workspace::kMaxOutputBytes)
+  written_ += text.size();
+  if (out_->size() + text.size() > Workspace::kMaxOutputBytes || written_ > Workspace::kMaxBytes)
     reject("the template writes more than {} MB", Workspace::kMaxOutputBytes >> 20);
+  *out_ += text;
 }
 
 void Interpreter::write_text(const Value& value) {

@@ -82,6 +82,7 @@ class Interpreter {
   std::string text_;
   std::string* out_ = &text_;
   std::vector<std::pair<size_t, size_t>> generation_;
+  size_t written_ = 0;  // in all, captured text counted again where it is written
   int line_ = 1;
   int depth_ = 0;
 };

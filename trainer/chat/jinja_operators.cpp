@@ -295,7 +295,7 @@ bool contains(const Value& container, const Value& item, Workspace& work) {
   switch (container.kind()) {
     case Kind::string:
       if (!item.is(Kind::string)) reject("only text can be in text, not a {}", type_name(item));
-      work.spend(container.as_string().size() / 64);
+      work.spend_search(container.as_string().size(), item.as_string().size());
       return container.as_string().find(item.as_string()) != std::string_view::npos;
     case Kind::dict:
       if (!is_hashable(item)) reject("a {} cannot be a key", type_name(item));
@@ -333,6 +333,7 @@ List iterate(const Value& value, Workspace& work) {
       return rest;
     }
     case Kind::string: {
+      Workspace::check_items(value.as_string().size());
       const auto points = split_code_points(value.as_string());
       const auto items = work.slots(points.size());
       for (size_t i = 0; i < points.size(); ++i) items[i] = Value::string(points[i]);
@@ -376,10 +377,21 @@ std::optional<size_t> length_of(const Value& value) {
   }
 }
 
-bool is_hashable(const Value& value) {
+namespace {
+
+bool is_hashable_nested(const Value& value, int depth) {
+  if (depth > kMaxDepth) reject("a value is nested more than {} deep", kMaxDepth);
+  if (value.is(Kind::view)) return value.as_view().name == std::string_view("dict_values");
   if (value.is(Kind::list) || value.is(Kind::dict)) return false;
-  if (value.is(Kind::tuple)) return std::all_of(value.as_list().begin(), value.as_list().end(), is_hashable);
-  return true;
+  if (!value.is(Kind::tuple)) return true;
+  return std::all_of(value.as_list().begin(), value.as_list().end(),
+                     [&](const Value& item) { return is_hashable_nested(item, depth + 1); });
+}
+
+}  // namespace
+
+bool is_hashable(const Value& value) {
+  return is_hashable_nested(value, 0);
 }
 
 namespace {
@@ -418,7 +430,13 @@ Value slice(const Value& value, const Value& start, const Value& stop, const Val
   }
   if (value.is(Kind::range)) {
     const Range& old = value.as_range();
-    const auto at = [&](int64_t i) { return old.start + i * old.step; };
+    const auto at = [&](int64_t i) {
+      int64_t distance = 0, number = 0;
+      if (__builtin_mul_overflow(i, old.step, &distance) ||
+          __builtin_add_overflow(old.start, distance, &number))
+        overflow();
+      return number;
+    };
     int64_t stride = 0;
     if (__builtin_mul_overflow(old.step, range.step, &stride)) overflow();
     return Value::range(work.make(Range{at(range.start), at(range.stop), stride}));

@@ -29,7 +29,12 @@ struct Place {
 // The names of a frame while they are gathered.
 class Names {
  public:
-  explicit Names(const Names* outer) : outer_(outer) {}
+  explicit Names(const Names* outer) : outer_(outer), copied_(outer ? outer->copied_ : &own_copied_) {}
+  Names(const Names& other)
+      : outer_(other.outer_), copied_(other.copied_), scope_(other.scope_), stored_(other.stored_) {
+    if ((*copied_ += scope_.variables.size()) > kMaxCopied) too_many();
+  }
+  Names& operator=(const Names&) = delete;
 
   const Scope& scope() const { return scope_; }
 
@@ -69,6 +74,7 @@ class Names {
   int define(Scope::Variable variable) {
     const int slot = scope_.find(variable.name);
     if (slot < 0) {
+      if (scope_.variables.size() == kMaxVariables) too_many();
       scope_.variables.push_back(std::move(variable));
       return static_cast<int>(scope_.variables.size()) - 1;
     }
@@ -82,7 +88,13 @@ class Names {
     return {name, Scope::Begin::alias, place.frames_out + 1, place.slot};
   }
 
+  // No person's template comes near; what is quadratic below stays quick.
+  static constexpr size_t kMaxVariables = 1000, kMaxCopied = 1'000'000;
+  [[noreturn]] static void too_many() { throw SyntaxError{1, "the template has too many variables"}; }
+
   const Names* outer_;
+  size_t own_copied_ = 0;
+  size_t* copied_;  // variables that were copied for branches, in all
   Scope scope_;
   std::set<std::string> stored_;
 };

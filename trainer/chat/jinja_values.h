@@ -197,9 +197,10 @@ struct Arguments {
 /// The memory and the steps that one rendering (or one parsed template) may use. One thread.
 class Workspace {
  public:
-  static constexpr size_t kMaxBytes = size_t{256} << 20;
-  static constexpr size_t kMaxOutputBytes = size_t{64} << 20;
-  static constexpr int64_t kMaxSteps = 20'000'000;  // about a second
+  static constexpr size_t kMaxBytes = size_t{128} << 20;
+  static constexpr size_t kMaxOutputBytes = size_t{16} << 20;  // of one text
+  static constexpr size_t kMaxItems = size_t{4} << 20;         // that a text is taken apart to
+  static constexpr int64_t kMaxSteps = 20'000'000;             // about a second
 
   Workspace() : memory_(size_t{16} << 10) {}
   Workspace(const Workspace&) = delete;
@@ -207,6 +208,12 @@ class Workspace {
 
   /// Throws TemplateError when the steps are used up.
   void spend(size_t steps);
+  /// What looking for `part` bytes in `whole` bytes may cost.
+  void spend_search(size_t whole, size_t part) { spend(whole / 64 + whole * part / 4096); }
+  /// Throws TemplateError where a text has too many parts.
+  static void check_items(size_t count) {
+    if (count > kMaxItems) reject("a text is taken apart to more than {} items", kMaxItems);
+  }
 
   Value string(std::string_view s, bool safe = false);  // a copy
   Value undefined(std::string_view why);                // likewise

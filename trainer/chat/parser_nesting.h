@@ -5,7 +5,7 @@
 
 namespace trireme::chat {
 
-constexpr int kMaxNesting = 100;
+constexpr int kMaxNesting = 200;
 constexpr int kMaxExpressionDepth = 200;
 
 struct Parser::Nesting {

@@ -56,7 +56,8 @@ Value capitalize_text(const Call& c) {
 std::optional<std::string_view> chars_of(const Call& c) {
   const Value chars = c.bound({"chars"})[0];
   if (chars.is(Kind::missing) || chars.is(Kind::none)) return {};
-  return need_text(c.name, chars);
+  if (need_text(c.name, chars).size() > 1000) reject("{}: more than 1000 bytes to strip", c.name);
+  return chars.as_string();
 }
 Value strip_both(const Call& c) {
   return Value::string(strip(c.text, chars_of(c)), c.safe);
@@ -68,35 +69,29 @@ Value strip_end(const Call& c) {
   return Value::string(strip_right(c.text, chars_of(c)), c.safe);
 }
 
-// At runs of white space, from the left or from the right.
+// At runs of white space; with a limit the rest stays whole at the end, or at the beginning if from the
+// right.
 std::vector<std::string_view> split_words(std::string_view text, int64_t limit, bool from_right) {
   std::vector<std::string_view> words;
-  text = from_right ? strip_right(text) : strip_left(text);
-  while (!text.empty()) {
-    if (limit >= 0 && static_cast<int64_t>(words.size()) == limit) {
-      words.push_back(from_right ? strip_right(text) : text);
+  for (auto rest = strip_left(text); !rest.empty();) {
+    if (!from_right && limit >= 0 && static_cast<int64_t>(words.size()) == limit) {
+      words.push_back(rest);
       break;
     }
-    size_t space = kNone, after = 0;  // the first (last) white space
-    for (size_t at = 0; at < text.size();) {
-      const CodePoint point = decode(text, at);
-      if (is_space(point.value)) {
-        space = at;
-        after = at + point.bytes;
-        if (!from_right) break;
-      }
-      at += point.bytes;
-    }
-    if (from_right) {
-      words.push_back(text.substr(space == kNone ? 0 : after));
-      text = space == kNone ? std::string_view() : strip_right(text.substr(0, space));
-    } else {
-      words.push_back(text.substr(0, space));
-      text = space == kNone ? std::string_view() : strip_left(text.substr(space));
-    }
+    size_t end = 0;
+    while (end < rest.size() && !is_space(decode(rest, end).value)) end += decode(rest, end).bytes;
+    words.push_back(rest.substr(0, end));
+    rest = strip_left(rest.substr(end));
+    Workspace::check_items(words.size());
   }
-  if (from_right) std::reverse(words.begin(), words.end());
-  return words;
+  const auto count = static_cast<int64_t>(words.size());
+  if (!from_right || limit < 0 || count <= limit) return words;
+  const auto first_kept = words.begin() + static_cast<std::ptrdiff_t>(count - limit);
+  const auto& last_of_rest = *(first_kept - 1);
+  const size_t rest_end = static_cast<size_t>(last_of_rest.data() + last_of_rest.size() - text.data());
+  std::vector<std::string_view> out = {text.substr(0, rest_end)};
+  out.insert(out.end(), first_kept, words.end());
+  return out;
 }
 
 std::vector<std::string_view> split_at(std::string_view text, std::string_view mark, int64_t limit,
@@ -107,6 +102,7 @@ std::vector<std::string_view> split_at(std::string_view text, std::string_view m
     if (at == kNone) break;
     parts.push_back(from_right ? text.substr(at + mark.size()) : text.substr(0, at));
     text = from_right ? text.substr(0, at) : text.substr(at + mark.size());
+    Workspace::check_items(parts.size());
   }
   parts.push_back(text);
   if (from_right) std::reverse(parts.begin(), parts.end());
@@ -117,7 +113,6 @@ Value split_text(const Call& c, bool from_right) {
   const auto given = c.bound({"sep", "maxsplit"});
   const int64_t limit = given[1].is(Kind::missing) ? -1 : need_integer(c.name, given[1]);
   if (given[0].is(Kind::missing) || given[0].is(Kind::none)) {
-    c.work.spend(from_right ? c.text.size() / 8 : 0);
     return c.strings(split_words(c.text, limit, from_right));
   }
   const auto mark = need_text(c.name, given[0]);
@@ -133,6 +128,7 @@ Value rsplit(const Call& c) {
 
 Value splitlines(const Call& c) {
   const Value keep = c.bound({"keepends"})[0];
+  Workspace::check_items(c.text.size());
   return c.strings(split_lines(c.text, truth(keep)));
 }
 
@@ -318,6 +314,8 @@ Value call_string_method(const Callable& method, const Arguments& arguments, Wor
   const bool safe = method.self.safe();
   if (safe && method.name == "format") reject("format of text marked safe is not supported");
   work.spend(1 + text.size() / 64);
+  if (!arguments.positional.empty() && arguments.positional[0].is(Kind::string))
+    work.spend_search(text.size(), arguments.positional[0].as_string().size());
   // Of all these methods Python takes names only for split's arguments, splitlines' and format's.
   if (!arguments.named.empty() && method.name != "split" && method.name != "rsplit" &&
       method.name != "splitlines" && method.name != "format")

@@ -127,7 +127,7 @@ CodePoint decode(std::string_view text, size_t at) {
     return {(b & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F), 3};
   if (b >= 0xF0 && b < 0xF5 && follows(1) && follows(2) && follows(3))
     return {(b & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F), 4};
-  return {b, 1};
+  return {b < 0x80 ? b : kStrayByte + b, 1};
 }
 
 void append_code_point(std::string& text, char32_t p) {
@@ -185,7 +185,7 @@ bool is_cased(char32_t p) {
 namespace {
 
 bool strips(std::string_view text, CodePoint point, size_t at, const std::optional<std::string_view>& chars) {
-  if (!chars) return is_space(point.value) && (point.value < 0x80 || point.bytes > 1);
+  if (!chars) return is_space(point.value);
   const auto one = text.substr(at, point.bytes);
   for (size_t i = 0; i < chars->size();) {
     const size_t bytes = decode(*chars, i).bytes;
@@ -253,13 +253,24 @@ bool is_lower(std::string_view text) {
   return any;
 }
 
+bool is_utf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const CodePoint point = decode(text, at);
+    if (point.value >= kStrayByte || (point.value >= 0xD800 && point.value < 0xE000)) return false;
+    if ((point.bytes == 3 && point.value < 0x800) || (point.bytes == 4 && point.value < 0x10000))
+      return false;
+    at += point.bytes;
+  }
+  return true;
+}
+
 std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends) {
   std::vector<std::string_view> lines;
   size_t begin = 0;
   for (size_t at = 0; at < text.size();) {
     const CodePoint point = decode(text, at);
     size_t end = at + point.bytes;
-    if (is_line_end(point.value) && (point.value < 0x80 || point.bytes > 1)) {
+    if (is_line_end(point.value)) {
       if (point.value == '\r' && end < text.size() && text[end] == '\n') ++end;
       lines.push_back(text.substr(begin, (keep_ends ? end : at) - begin));
       begin = end;

@@ -15,6 +15,8 @@ struct CodePoint {
   char32_t value;
   size_t bytes;
 };
+/// What a byte that is no UTF-8 decodes to, plus the byte: no space, letter or line end.
+constexpr char32_t kStrayByte = 0x110000;
 /// The code point that begins at `at` < text.size().
 CodePoint decode(std::string_view text, size_t at);
 void append_code_point(std::string& text, char32_t point);
@@ -42,6 +44,8 @@ std::string to_title(std::string_view text);
 bool is_cased(char32_t point);
 bool is_upper(std::string_view text);
 bool is_lower(std::string_view text);
+
+bool is_utf8(std::string_view text);
 
 std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends);
 

@@ -20,8 +20,8 @@ void compare_folder(const std::string& folder, const Json& expected) {
     total.refused += one.refused;
     total.different += one.different;
   }
-  std::cout << templates << " templates, " << total.renderings << " renderings, " << total.refused << " refused, "
-            << total.different << " different\n";
+  std::cout << templates << " templates, " << total.renderings << " renderings, " << total.refused
+            << " refused, " << total.different << " different\n";
   EXPECT_GT(templates, 0);
 }
 
@@ -32,14 +32,16 @@ TEST(ChatTemplate, RendersOurTemplatesAsTransformersDoes) {
 TEST(ChatTemplate, RendersQwen25sTemplateAsTransformersDoes) {
   const char* data = std::getenv("TRIREME_TEST_DATA");
   if (!data) GTEST_SKIP() << "set TRIREME_TEST_DATA to the folder of test data";
-  compare_folder(std::string(data) + "/tokenizers/qwen2", read_json(goldens_folder() + "expected-qwen2.json"));
+  compare_folder(std::string(data) + "/tokenizers/qwen2",
+                 read_json(goldens_folder() + "expected-qwen2.json"));
 }
 
 TEST(ChatTemplate, RendersTemplatesInUseAsTransformersDoes) {
   const char* folder = std::getenv("TRIREME_TEST_TEMPLATES");
   if (!folder)
-    GTEST_SKIP() << "set TRIREME_TEST_TEMPLATES to a folder of *.jinja files after tools/make_goldens/chat.py "
-                    "--templates FOLDER";
+    GTEST_SKIP()
+        << "set TRIREME_TEST_TEMPLATES to a folder of *.jinja files after tools/make_goldens/chat.py "
+           "--templates FOLDER";
   compare_folder(folder, read_json(std::string(folder) + "/expected.json"));
 }
 

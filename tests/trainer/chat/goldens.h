@@ -20,7 +20,9 @@ inline std::string goldens_folder() {
   return std::string(source ? source : ".") + "/tests/trainer/chat/goldens/";
 }
 
-inline Json read_json(const std::string& path) { return Json::parse(files::read(path)); }
+inline Json read_json(const std::string& path) {
+  return Json::parse(files::read(path));
+}
 
 inline uint32_t crc32(std::string_view text) {
   uint32_t crc = 0xFFFFFFFF;
@@ -80,7 +82,8 @@ inline Compared compare_all(const std::string& path, const Json& expected) {
     if (ours == expected[i]) continue;
     ++compared.different;
     ADD_FAILURE() << path << " of conversation " << conversations[i].at("name") << ": expected "
-                  << expected[i].dump() << ", got " << ours.dump() << ":\n" << shown;
+                  << expected[i].dump() << ", got " << ours.dump() << ":\n"
+                  << shown;
   }
   return compared;
 }

@@ -26,7 +26,8 @@ TEST(ChatSnippets, MeanWhatTheyMeanToJinja) {
     refused += ours.is_null();
     if (ours == snippet[1]) continue;
     ++different;
-    ADD_FAILURE() << Json(source).dump() << "\nexpected " << snippet[1].dump() << "\ngot      " << ours.dump() << " " << why;
+    ADD_FAILURE() << Json(source).dump() << "\nexpected " << snippet[1].dump() << "\ngot      " << ours.dump()
+                  << " " << why;
   }
   std::cout << count << " snippets, " << refused << " refused, " << different << " different\n";
 }
