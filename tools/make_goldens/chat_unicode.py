@@ -62,3 +62,7 @@ table("kUppercase", [(c, 0) for c in POINTS if chr(c).isupper()])
 table("kLowercase", [(c, 0) for c in POINTS if chr(c).islower()])
 table("kTitlecase", [(c, 0) for c in POINTS if unicodedata.category(chr(c)) == "Lt"])
 table("kUnprintable", [(c, 0) for c in POINTS if not chr(c).isprintable()])
+# What may stand between a capital sigma and the letters that decide its form.
+EVERY = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+CASED = {c for c in EVERY if chr(c).isupper() or chr(c).islower() or chr(c).istitle()}
+table("kCaseIgnorable", [(c, 0) for c in EVERY if c not in CASED and ("AΣ" + chr(c) + "A").lower()[1] == "σ"])

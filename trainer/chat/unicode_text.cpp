@@ -84,11 +84,19 @@ void append_in(std::string& text, CodePoint point, std::string_view bytes, Case 
 
 constexpr char32_t kCapitalSigma = 0x3A3, kFinalSigma = 0x3C2;
 
-// A sigma that ends a word has a form of its own.
+bool is_ignorable(char32_t p) {
+  return find_run(kCaseIgnorable, p) != nullptr;
+}
+
+// A sigma that ends a word has a form of its own; apostrophes and accents do not end one.
 bool ends_word(std::string_view text, size_t at, bool after_letter) {
   if (!after_letter) return false;
-  const size_t next = at + 2;
-  return next >= text.size() || !is_cased(decode(text, next).value);
+  for (size_t next = at + 2; next < text.size();) {
+    const CodePoint point = decode(text, next);
+    if (!is_ignorable(point.value)) return !is_cased(point.value);
+    next += point.bytes;
+  }
+  return true;
 }
 
 enum class First { upper, lower, title_each_word, title_once };
@@ -96,19 +104,20 @@ enum class First { upper, lower, title_each_word, title_once };
 std::string recase(std::string_view text, First style) {
   std::string out;
   out.reserve(text.size());
-  bool after_letter = false;
+  bool after_letter = false, in_word = false;  // the second looks past apostrophes and accents
   for (size_t at = 0; at < text.size();) {
     const CodePoint point = decode(text, at);
     Case to = Case::lower;
     if (style == First::upper) to = Case::upper;
     if (style == First::title_each_word && !after_letter) to = Case::title;
     if (style == First::title_once && at == 0) to = Case::title;
-    if (to == Case::lower && point.value == kCapitalSigma && ends_word(text, at, after_letter)) {
+    if (to == Case::lower && point.value == kCapitalSigma && ends_word(text, at, in_word)) {
       append_code_point(out, kFinalSigma);
     } else {
       append_in(out, point, text.substr(at, point.bytes), to);
     }
     after_letter = is_cased(point.value);
+    if (!is_ignorable(point.value)) in_word = after_letter;
     at += point.bytes;
   }
   return out;
