@@ -22,25 +22,26 @@ ALLOWED = {
     # Leaves: what the launcher, or every other part, builds on.
     "trainer/config": ["runtime/base"],  # and the *_config.h of every other part
     "trainer/costs": ["runtime/base"],
-    "trainer/chat": ["runtime/base"],
-    "trainer/data": ["runtime/base", "trainer/chat"],
+    "trainer/text": ["runtime/base"],
+    "trainer/chat": ["runtime/base", "trainer/text"],
+    "trainer/data": ["runtime/base", "trainer/text", "trainer/chat"],
     "trainer/losses": ["runtime/base"],
     "trainer/algorithms": ["runtime/base", "trainer/losses"],
     "trainer/models": ["runtime/*"],
     "trainer/sharding": ["runtime/*", "trainer/models"],
     "trainer/optim": ["runtime/*", "trainer/models", "trainer/sharding"],
     "trainer/weights": ["runtime/*", "trainer/models", "trainer/sharding"],
-    "trainer/rollout": ["runtime/*", "trainer/models", "trainer/data"],
-    "trainer/rewards": ["runtime/*", "trainer/models", "trainer/data"],
-    "trainer/evaluation": ["runtime/*", "trainer/rollout", "trainer/rewards", "trainer/data"],
+    "trainer/rollout": ["runtime/*", "trainer/models"],
+    "trainer/rewards": ["runtime/*", "trainer/models"],
+    "trainer/evaluation": ["runtime/*", "trainer/rollout", "trainer/rewards", "trainer/data", "trainer/text"],
     "trainer/steps": [
         "runtime/*", "trainer/algorithms", "trainer/losses", "trainer/rollout", "trainer/rewards",
         "trainer/evaluation", "trainer/optim", "trainer/weights", "trainer/models", "trainer/sharding",
-        "trainer/data",
+        "trainer/data", "trainer/text",
     ],
     "trainer/commands": [
         "runtime/*", "trainer/config", "trainer/steps", "trainer/rollout", "trainer/rewards", "trainer/weights",
-        "trainer/models", "trainer/data", "trainer/chat",
+        "trainer/models", "trainer/data", "trainer/text", "trainer/chat",
     ],
     "trainer": ["runtime/base", "trainer/commands"],
     "launcher/topology": ["runtime/base", "runtime/plan"],
@@ -62,7 +63,7 @@ UNSEEN = [
     (re.compile(r"launcher(/|$)"), [("Torch", TORCH), ("MPI", MPI), ("CUDA", CUDA)]),
     (re.compile(r"runtime/(base|plan)$"), [("Torch", TORCH), ("MPI", MPI), ("CUDA", CUDA)]),
     (re.compile(r"runtime/(observe|comm|placement)$"), [("Torch", TORCH)]),
-    (re.compile(r"trainer/(config|costs|chat|data)$"), [("Torch", TORCH), ("MPI", MPI), ("CUDA", CUDA)]),
+    (re.compile(r"trainer/(config|costs|text|chat|data)$"), [("Torch", TORCH), ("MPI", MPI), ("CUDA", CUDA)]),
 ]
 # Headers that include everything: minutes of build time. <ATen/ops/NAME.h> is what is needed.
 TOO_WIDE = {"torch/torch.h", "torch/extension.h", "torch/all.h", "ATen/ATen.h", "ATen/Functions.h"}

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes trainer/data/unicode_tables.inc: letters, numbers, white space, word characters (Unicode 16.0) and
+"""Writes trainer/text/unicode_tables.inc: letters, numbers, white space, word characters (Unicode 16.0) and
 canonical (de)composition (Unicode 9.0): the versions that Hugging Face's tokenizers 0.23 has, so that ids are
 the same. Also characters younger than PCRE2 10.42 (Unicode 14.0), each with an older one of its kind.
 
     pip install unicodedata2==16.0.0          # under Python 3.11: its own unicodedata is Unicode 14.0
-    tools/make_unicode_tables.py > trainer/data/unicode_tables.inc
+    tools/make_unicode_tables.py > trainer/text/unicode_tables.inc
 """
 import sys
 import unicodedata as unicode_14

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/trainer/data/goldens-parquet: small Parquet files and, as JSON, the rows that pyarrow reads in them.
+"""Writes tests/trainer/data/goldens: small Parquet files and, as JSON, the rows that pyarrow reads in them.
 
 Usage: tools/make_goldens/data.py [FOLDER]     needs pyarrow 26
 """
@@ -101,7 +101,7 @@ def rows_of(table):
 
 
 def main():
-    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "tests/trainer/data/goldens-parquet")
+    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "tests/trainer/data/goldens")
     folder.mkdir(parents=True, exist_ok=True)
     verl = pa.Table.from_pylist(verl_rows(40), schema=VERL_SCHEMA)
     expected = {}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/trainer/data/goldens/: what Hugging Face's tokenizers say.
+"""Writes tests/trainer/text/goldens/: what Hugging Face's tokenizers say.
 
     pip install tokenizers==0.23.3
     tools/make_goldens/tokenizer.py FOLDER_WITH_TEST_DATA
@@ -16,7 +16,7 @@ import zlib
 import tokenizers
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-OUT = pathlib.Path(__file__).resolve().parents[2] / "tests/trainer/data/goldens"
+OUT = pathlib.Path(__file__).resolve().parents[2] / "tests/trainer/text/goldens"
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
           r"|\s*[\r\n]+|\s+(?!\S)|\s+")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/trainer/data/goldens/tokenizer_proof.json: sums over millions of texts, as Hugging Face's
+"""Writes tests/trainer/text/goldens/tokenizer_proof.json: sums over millions of texts, as Hugging Face's
 tokenizers encode and decode them, with the Qwen2 vocabulary and the pre-tokenizers of several families.
 
     pip install tokenizers==0.23.3

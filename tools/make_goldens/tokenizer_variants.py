@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/trainer/data/goldens/small_variants.json: random pre-tokenizers, added tokens, normalizers and
+"""Writes tests/trainer/text/goldens/small_variants.json: random pre-tokenizers, added tokens, normalizers and
 post-processors on the small vocabulary, and a sum of what Hugging Face's tokenizers make of texts with them.
 
     pip install tokenizers==0.23.3

@@ -95,7 +95,7 @@ Prompts make_prompts(const std::vector<TextRow>& rows, const TextCodec& codec,
 }
 
 std::string lines_of(const TextRow& row, size_t index, const rollout::Completion& completion,
-                     const data::Tokenizer* tokenizer, bool skip_special) {
+                     const text::Tokenizer* tokenizer, bool skip_special) {
   std::string lines;
   for (size_t sample = 0; sample < completion.responses.size(); ++sample) {
     const rollout::Response& response = completion.responses[sample];

@@ -51,7 +51,7 @@ ExitStatus run_rank(const plan::RankEnv& env, plan::RankPage& page) {
   pipeline::StageRunner stages(session.world(), [&](const std::string& stage, bool begins) {
     if (begins) page.set_stage(stage);
   });
-  std::shared_ptr<const data::Tokenizer> tokenizer;
+  std::shared_ptr<const text::Tokenizer> tokenizer;
   data::ProblemSet problems;
   std::unique_ptr<rewards::Reward> reward;
   steps::RoleModels models;

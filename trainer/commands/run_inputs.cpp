@@ -12,12 +12,12 @@
 
 namespace trireme::commands {
 
-std::shared_ptr<const data::Tokenizer> make_tokenizer(const models::ModelConfig& model) {
-  if (!model.tokenizer_path.empty()) return data::Tokenizer::from_folder(model.tokenizer_path);
-  return model.path.empty() ? data::Tokenizer::bytes() : data::Tokenizer::from_folder(model.path);
+std::shared_ptr<const text::Tokenizer> make_tokenizer(const models::ModelConfig& model) {
+  if (!model.tokenizer_path.empty()) return text::Tokenizer::from_folder(model.tokenizer_path);
+  return model.path.empty() ? text::Tokenizer::bytes() : text::Tokenizer::from_folder(model.path);
 }
 
-models::DecoderShape make_shape(const models::ModelConfig& model, const data::Tokenizer& tokenizer) {
+models::DecoderShape make_shape(const models::ModelConfig& model, const text::Tokenizer& tokenizer) {
   if (!model.path.empty()) {
     const auto shape = models::DecoderShape::from_folder(model.path);
     if (tokenizer.vocab_size() > shape.vocab_size)
@@ -73,7 +73,7 @@ data::ProblemSet read_problems(const config::RunConfig& config) {
 }
 
 void encode_prompts(data::ProblemSet& problems, const config::RunConfig& config,
-                    const data::Tokenizer& tokenizer) {
+                    const text::Tokenizer& tokenizer) {
   for (auto* list : {&problems.train, &problems.val, &problems.bare})
     if (const int64_t overlong = data::encode_prompts(*list, tokenizer, config.data))
       log::info("{} prompts are longer than data.max_prompt_length = {} tokens and are {}", overlong,

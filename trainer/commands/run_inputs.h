@@ -6,16 +6,16 @@
 
 #include "trainer/config/run_config.h"
 #include "trainer/data/problem.h"
-#include "trainer/data/tokenizer.h"
 #include "trainer/models/decoder_shape.h"
+#include "trainer/text/tokenizer.h"
 
 namespace trireme::commands {
 
 /// The model's own, or model.tokenizer_path's; bytes for a model from random weights.
-std::shared_ptr<const data::Tokenizer> make_tokenizer(const models::ModelConfig& model);
+std::shared_ptr<const text::Tokenizer> make_tokenizer(const models::ModelConfig& model);
 
 /// Of model.path, else as model.init says. Throws invalid_config if the tokenizer has more ids than it.
-models::DecoderShape make_shape(const models::ModelConfig& model, const data::Tokenizer& tokenizer);
+models::DecoderShape make_shape(const models::ModelConfig& model, const text::Tokenizer& tokenizer);
 
 /// The text of model.path's generation_config.json; empty if there is none.
 std::string read_generation_config(const models::ModelConfig& model);
@@ -26,6 +26,6 @@ data::ProblemSet read_problems(const config::RunConfig& config);
 
 /// Fills in the prompts' tokens; drops, cuts or refuses prompts that are too long, as the configuration says.
 void encode_prompts(data::ProblemSet& problems, const config::RunConfig& config,
-                    const data::Tokenizer& tokenizer);
+                    const text::Tokenizer& tokenizer);
 
 }  // namespace trireme::commands

@@ -83,7 +83,7 @@ TextCodec::TextCodec(const std::string& folder, const std::vector<TextRow>& rows
   const auto conversation = needs(TextRow::Gives::messages), text = needs(TextRow::Gives::text);
   const bool needs_tokenizer = conversation != rows.end() || text != rows.end();
   if (needs_tokenizer || std::filesystem::exists(std::filesystem::path(folder) / "tokenizer.json"))
-    tokenizer_ = data::Tokenizer::from_folder(folder);
+    tokenizer_ = text::Tokenizer::from_folder(folder);
   if (conversation == rows.end()) return;
   template_ = chat::ChatTemplate::from_folder(folder);
   if (!template_)

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/chat/chat_template.h"
-#include "trainer/data/tokenizer.h"
+#include "trainer/text/tokenizer.h"
 
 namespace trireme::commands {
 
@@ -49,7 +49,7 @@ class TextCodec {
   TextCodec(const std::string& folder, const std::vector<TextRow>& rows, TextOptions options);
 
   /// Null where the folder has none.
-  const data::Tokenizer* tokenizer() const { return tokenizer_.get(); }
+  const text::Tokenizer* tokenizer() const { return tokenizer_.get(); }
 
   struct Encoded {
     std::string text;  // of a conversation: as the template renders it; of ids: decoded, if that is possible
@@ -60,7 +60,7 @@ class TextCodec {
 
  private:
   TextOptions options_;
-  std::shared_ptr<const data::Tokenizer> tokenizer_;
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::shared_ptr<const chat::ChatTemplate> template_;
 };
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "trainer/data/counter_random.h"
+#include "runtime/base/counter_random.h"
 
 namespace trireme::data {
 namespace {

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "trainer/data/utf8.h"
+#include "trainer/text/utf8.h"
 
 namespace trireme::data {
 namespace {
@@ -20,7 +20,7 @@ const ArrayType& as(const arrow::Array& array) {
 }
 
 Row text(std::string_view bytes) {
-  if (const size_t bad = find_not_utf8(bytes); bad != std::string_view::npos)
+  if (const size_t bad = text::find_not_utf8(bytes); bad != std::string_view::npos)
     fail(ErrorCode::corrupt_data, "{} bytes that are not UTF-8 text (0x{:02X} at byte {})", bytes.size(),
          static_cast<unsigned char>(bytes[bad]), bad);
   return std::string(bytes);

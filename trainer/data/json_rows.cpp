@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "runtime/base/files.h"
-#include "trainer/data/utf8.h"
+#include "trainer/text/utf8.h"
 
 namespace trireme::data {
 namespace {
@@ -19,7 +19,7 @@ std::string reason_of(const nlohmann::json::exception& error) {
   if (cut != std::string::npos) text.erase(0, cut + 2);
   const std::string noise = "syntax error while parsing ";
   if (text.rfind(noise, 0) == 0) text.erase(0, noise.size());
-  return replace_not_utf8(std::move(text));
+  return text::replace_not_utf8(std::move(text));
 }
 
 int depth_of(std::string_view text) {
@@ -110,7 +110,7 @@ class RowReader {
 
   void read_row(size_t begin, size_t end) {
     const std::string_view row = text_.substr(begin, end - begin);
-    if (const size_t bad = find_not_utf8(row); bad != std::string_view::npos)
+    if (const size_t bad = text::find_not_utf8(row); bad != std::string_view::npos)
       return add(begin + bad,
                  fmt::format("byte 0x{:02X} is not UTF-8; convert the file, for example with iconv",
                              static_cast<unsigned char>(row[bad])));

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "runtime/base/counter_random.h"
 #include "runtime/base/error.h"
-#include "trainer/data/counter_random.h"
 
 namespace trireme::data {
 namespace {

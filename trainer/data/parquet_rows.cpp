@@ -17,7 +17,7 @@
 #include <new>
 
 #include "trainer/data/arrow_values.h"
-#include "trainer/data/utf8.h"
+#include "trainer/text/utf8.h"
 
 namespace trireme::data {
 namespace {
@@ -32,10 +32,10 @@ constexpr int32_t kMaxSchemaDepth = 50;
 
 // Arrow's reasons may run over several lines, and quote the file's bytes.
 std::string in_one_line(std::string text) {
-  text = replace_not_utf8(std::move(text));
+  text = text::replace_not_utf8(std::move(text));
   if (const size_t end = text.find('\n'); end != std::string::npos) text.erase(end);
   constexpr size_t kLongest = 300;
-  if (text.size() > kLongest) text = replace_not_utf8(text.substr(0, kLongest)) + "...";
+  if (text.size() > kLongest) text = text::replace_not_utf8(text.substr(0, kLongest)) + "...";
   return text;
 }
 
@@ -181,7 +181,7 @@ ParquetFile::ParquetFile(const std::string& path) : parts_(std::make_unique<Part
     for (int i = 0; i < metadata->num_columns(); ++i) {
       const std::string& path =
           parts_->leaves.emplace_back(metadata->schema()->Column(i)->path()->ToDotString());
-      if (find_not_utf8(path) != std::string_view::npos)
+      if (text::find_not_utf8(path) != std::string_view::npos)
         fail(ErrorCode::corrupt_data, "the name of column {} is not UTF-8", i);
     }
     add_names(*metadata->schema()->group_node(), "", parts_->names);

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "runtime/base/counter_random.h"
 #include "trainer/data/arithmetic.h"
-#include "trainer/data/counter_random.h"
 #include "trainer/data/json_rows.h"
 #include "trainer/data/parquet_rows.h"
 #include "trainer/data/problem_reader.h"

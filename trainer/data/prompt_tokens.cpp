@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "trainer/data/rows.h"
-#include "trainer/data/tokenizer.h"
+#include "trainer/text/tokenizer.h"
 
 namespace trireme::data {
 namespace {
@@ -61,7 +61,8 @@ std::vector<int32_t> truncated(const std::vector<int32_t>& ids, int64_t length,
   return kept;
 }
 
-int64_t encode_prompts(std::vector<Problem>& problems, const Tokenizer& tokenizer, const DataConfig& config) {
+int64_t encode_prompts(std::vector<Problem>& problems, const text::Tokenizer& tokenizer,
+                       const DataConfig& config) {
   in_parallel(problems.size(),
               [&](size_t i) { problems[i].prompt_ids = tokenizer.encode(problems[i].prompt); });
   const auto is_overlong = [&](const Problem& problem) {

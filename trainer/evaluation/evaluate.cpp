@@ -37,7 +37,7 @@ void add_lines(const std::string& text, Evaluation& evaluation) {
 }  // namespace
 
 Evaluation evaluate(comm::Communicator& world, const std::vector<int>& engine_ranks, rollout::Engine* engine,
-                    const data::Tokenizer& tokenizer, const rewards::Reward& reward,
+                    const text::Tokenizer& tokenizer, const rewards::Reward& reward,
                     std::span<const data::Problem> problems, int64_t max_response_length) {
   std::map<std::string, Accuracy> mine;
   const auto place = std::find(engine_ranks.begin(), engine_ranks.end(), world.rank());

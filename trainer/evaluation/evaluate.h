@@ -8,7 +8,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "trainer/data/problem.h"
-#include "trainer/data/tokenizer.h"
+#include "trainer/text/tokenizer.h"
 #include "trainer/rewards/reward.h"
 #include "trainer/rollout/engine.h"
 
@@ -31,7 +31,7 @@ struct Evaluation {
 /// Answers every problem greedily and judges it. Collective over: `world`, all ranks; ranks without an
 /// engine (null) answer nothing. `engine_ranks`: which ranks have one, ascending. The same result everywhere.
 Evaluation evaluate(comm::Communicator& world, const std::vector<int>& engine_ranks, rollout::Engine* engine,
-                    const data::Tokenizer& tokenizer, const rewards::Reward& reward,
+                    const text::Tokenizer& tokenizer, const rewards::Reward& reward,
                     std::span<const data::Problem> problems, int64_t max_response_length);
 
 }  // namespace trireme::evaluation

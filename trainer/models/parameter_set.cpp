@@ -8,20 +8,14 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include "runtime/base/counter_random.h"
 #include "runtime/base/error.h"
 
 namespace trireme::models {
 namespace {
 
-uint64_t mix(uint64_t x) {  // splitmix64's finalizer
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
 double uniform(uint64_t key, uint64_t counter) {  // in (0, 1)
-  return (static_cast<double>(mix(key ^ mix(counter)) >> 11) + 0.5) * 0x1.0p-53;
+  return (static_cast<double>(mix_bits(key ^ mix_bits(counter)) >> 11) + 0.5) * 0x1.0p-53;
 }
 
 // Keyed by the parameter and the element: no state, so order and threads do not matter.
@@ -78,7 +72,7 @@ void ParameterSet::initialize(uint64_t seed, const DecoderShape& shape, double e
   for (size_t i = 0; i < specs_.size(); ++i) {
     const ParameterSpec& spec = specs_[i];
     const at::Tensor view = host.narrow(0, offsets_[i], spec.numel());
-    const uint64_t key = mix(mix(seed) + i);
+    const uint64_t key = mix_bits(mix_bits(seed) + i);
     switch (spec.kind) {
       case Kind::norm:
         view.fill_(1.0);

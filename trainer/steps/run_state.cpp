@@ -35,7 +35,7 @@ std::string masters_of(const std::string& folder) {
 }
 
 void save(const std::string& folder, const RunState& state, RoleModels& models,
-          const data::Tokenizer& tokenizer, session::Session& session) {
+          const text::Tokenizer& tokenizer, session::Session& session) {
   if (session.rank() != session.roles().actor.front()) return;
   checkpoint::write_folder(folder, [&](const std::string& inside) {
     weights::save(inside, models.shape, *models.actor_parameters, models.compute_dtype,

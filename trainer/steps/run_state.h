@@ -11,8 +11,8 @@
 #include <string>
 
 #include "runtime/session/session.h"
-#include "trainer/data/tokenizer.h"
 #include "trainer/steps/role_models.h"
+#include "trainer/text/tokenizer.h"
 
 namespace trireme::steps {
 
@@ -31,7 +31,7 @@ struct RunState {
 
 /// The first actor rank writes `folder`; the others wait. Collective over: world.
 void save(const std::string& folder, const RunState& state, RoleModels& models,
-          const data::Tokenizer& tokenizer, session::Session& session);
+          const text::Tokenizer& tokenizer, session::Session& session);
 
 /// Where a checkpoint's fp32 weights lie, as weights::load takes it: beside the folder's own where those are
 /// rounded.

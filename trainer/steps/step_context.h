@@ -7,7 +7,7 @@
 #include "runtime/pipeline/stage.h"
 #include "runtime/session/session.h"
 #include "trainer/data/problem.h"
-#include "trainer/data/tokenizer.h"
+#include "trainer/text/tokenizer.h"
 #include "trainer/rewards/reward.h"
 #include "trainer/steps/role_models.h"
 
@@ -17,7 +17,7 @@ struct StepContext {
   session::Session& session;
   pipeline::StageRunner& stages;
   RoleModels& models;
-  const data::Tokenizer& tokenizer;
+  const text::Tokenizer& tokenizer;
   const rewards::Reward& reward;
   const data::ProblemSet& problems;
   uint64_t seed;

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/launcher/commands/launch.h"
-#include "trainer/data/tokenizer.h"
+#include "trainer/text/tokenizer.h"
 #include "trainer/weights/hf_checkpoint.h"
 
 namespace trireme::commands {
@@ -28,7 +28,7 @@ class ModelFolderTest : public LaunchTest {
     shape_.tie_word_embeddings = true;
     const std::string folder = folder_ / name;
     weights::save(folder, shape_, parameters(), dtype, {.special = {.eos = {256}}});
-    data::Tokenizer::bytes()->save(folder);
+    text::Tokenizer::bytes()->save(folder);
     std::ofstream(folder + "/chat_template.jinja")
         << "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endfor %}"
            "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";

@@ -36,7 +36,7 @@ TEST_F(Rows, TokenizeGivesIdsOfTextsAndTextsOfIds) {
 
 TEST_F(Rows, AFolderMayHoldATokenizerAlone) {
   fs::create_directory(folder_ / "tokenizer");
-  data::Tokenizer::bytes()->save(folder_ / "tokenizer");
+  text::Tokenizer::bytes()->save(folder_ / "tokenizer");
   EXPECT_EQ(answer("tokenize", folder_ / "tokenizer", {{{"text", "ab"}}})[0]["ids"], Json({97, 98}));
 }
 

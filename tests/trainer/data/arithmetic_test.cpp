@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "trainer/data/problem_set.h"
-#include "trainer/data/tokenizer.h"
+#include "trainer/text/tokenizer.h"
 
 namespace trireme::data {
 namespace {
@@ -122,7 +122,7 @@ TEST(Arithmetic, TellsItInManyWaysThatFitAShortPrompt) {
   const ProblemSet set = make_arithmetic(small_config(), 9);
   std::map<char, std::set<std::string>> frames;
   for (const auto& p : set.train) {
-    const auto tokens = Tokenizer::bytes()->encode(p.prompt).size();
+    const auto tokens = text::Tokenizer::bytes()->encode(p.prompt).size();
     EXPECT_GE(tokens, 20u) << p.prompt;
     EXPECT_LE(tokens, 40u) << p.prompt;
     std::string frame = p.prompt;

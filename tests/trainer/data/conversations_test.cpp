@@ -121,7 +121,7 @@ TEST_F(Conversations, LearnTheLastMessageOfTheirOwnColumn) {
 TEST_F(Conversations, VerlsParquetNeedsNoSettings) {
   const char* source = std::getenv("TRIREME_SOURCE_DIR");
   config_.train_files = {std::string(source != nullptr ? source : ".") +
-                         "/tests/trainer/data/goldens-parquet/verl-snappy.parquet"};
+                         "/tests/trainer/data/goldens/verl-snappy.parquet"};
   const auto problems = load_problems(config_, "", 1, &template_).train;
   ASSERT_EQ(problems.size(), 40u);
   EXPECT_EQ(problems[0].prompt, "<system>Be brief.</system><user>0: Wie viel ist 6 · 7?</user><assistant>");

@@ -14,7 +14,7 @@ namespace {
 
 std::string golden(const std::string& name) {
   const char* source = std::getenv("TRIREME_SOURCE_DIR");
-  return std::string(source != nullptr ? source : ".") + "/tests/trainer/data/goldens-parquet/" + name;
+  return std::string(source != nullptr ? source : ".") + "/tests/trainer/data/goldens/" + name;
 }
 
 void expect_in(const std::string& part, const std::string& text) {

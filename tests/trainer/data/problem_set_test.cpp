@@ -10,7 +10,7 @@
 #include "runtime/base/error.h"
 #include "trainer/data/problem_reader.h"
 #include "trainer/data/prompt_tokens.h"
-#include "trainer/data/tokenizer.h"
+#include "trainer/text/tokenizer.h"
 
 namespace trireme::data {
 namespace {
@@ -61,7 +61,7 @@ class LoadProblemsFromFiles : public testing::Test {
 
 std::string golden(const std::string& name) {
   const char* source = std::getenv("TRIREME_SOURCE_DIR");
-  return std::string(source != nullptr ? source : ".") + "/tests/trainer/data/goldens-parquet/" + name;
+  return std::string(source != nullptr ? source : ".") + "/tests/trainer/data/goldens/" + name;
 }
 
 void expect_in(const std::string& part, const std::string& text) {
@@ -336,7 +336,7 @@ TEST(EncodePrompts, ChecksFiltersOrCuts) {
   problems[2].prompt = "1";
   DataConfig config;
   config.max_prompt_length = 4;
-  const auto tokenizer = Tokenizer::bytes();
+  const auto tokenizer = text::Tokenizer::bytes();
   const auto encode = [&] {
     auto copy = problems;
     encode_prompts(copy, *tokenizer, config);
@@ -350,7 +350,7 @@ TEST(EncodePrompts, ChecksFiltersOrCuts) {
     expect_in("data.filter_overlong_prompts", error.message());
     expect_in("data.truncation", error.message());
   }
-  const auto ids_of = [](const char* text) { return Tokenizer::bytes()->encode(text); };
+  const auto ids_of = [](const char* text) { return text::Tokenizer::bytes()->encode(text); };
   config.truncation = "left";
   EXPECT_EQ(encode()[1].prompt_ids, ids_of("2345"));
   EXPECT_EQ(encode()[0].prompt_ids, ids_of("1234"));
@@ -373,9 +373,9 @@ TEST(EncodePrompts, ChecksFiltersOrCuts) {
 TEST(EncodePrompts, DoesThousandsInTheirOrder) {
   std::vector<Problem> problems(5000);
   for (size_t i = 0; i < problems.size(); ++i) problems[i].prompt = std::to_string(i);
-  encode_prompts(problems, *Tokenizer::bytes(), {});
+  encode_prompts(problems, *text::Tokenizer::bytes(), {});
   for (size_t i = 0; i < problems.size(); ++i)
-    ASSERT_EQ(Tokenizer::bytes()->decode(problems[i].prompt_ids), std::to_string(i));
+    ASSERT_EQ(text::Tokenizer::bytes()->decode(problems[i].prompt_ids), std::to_string(i));
 }
 
 TEST(Fingerprint, ChangesWithAnythingThatTrainingSees) {

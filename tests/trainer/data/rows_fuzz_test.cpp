@@ -80,8 +80,8 @@ TEST_F(RowsFuzz, DamagedParquetFilesAreRefusedOrRead) {
   const char* source = std::getenv("TRIREME_SOURCE_DIR");
   const char* rounds = std::getenv("TRIREME_FUZZ_ROUNDS");
   std::vector<std::string> files;
-  for (const auto& entry : fs::directory_iterator(std::string(source != nullptr ? source : ".") +
-                                                  "/tests/trainer/data/goldens-parquet"))
+  for (const auto& entry :
+       fs::directory_iterator(std::string(source != nullptr ? source : ".") + "/tests/trainer/data/goldens"))
     if (entry.path().extension() == ".parquet") files.push_back(files::read(entry.path()));
   ASSERT_GE(files.size(), 14u);
   const int64_t before = peak_mb();

@@ -54,7 +54,7 @@ struct SmallRun {
 struct SmallRank {
   session::Session session;
   pipeline::StageRunner stages;
-  std::shared_ptr<const data::Tokenizer> tokenizer = data::Tokenizer::bytes();
+  std::shared_ptr<const text::Tokenizer> tokenizer = text::Tokenizer::bytes();
   data::ProblemSet problems;
   std::unique_ptr<rewards::Reward> reward;
   RoleModels models;
