@@ -23,7 +23,8 @@ ALLOWED = {
     "trainer/config": ["runtime/base"],  # and the *_config.h of every other part
     "trainer/costs": ["runtime/base"],
     "trainer/text": ["runtime/base"],
-    "trainer/chat": ["runtime/base", "trainer/text"],
+    "trainer/jinja": ["runtime/base"],
+    "trainer/chat": ["runtime/base", "trainer/jinja"],
     "trainer/data": ["runtime/base", "trainer/text", "trainer/chat"],
     "trainer/losses": ["runtime/base"],
     "trainer/algorithms": ["runtime/base", "trainer/losses"],
@@ -63,7 +64,7 @@ UNSEEN = [
     (re.compile(r"launcher(/|$)"), [("Torch", TORCH), ("MPI", MPI), ("CUDA", CUDA)]),
     (re.compile(r"runtime/(base|plan)$"), [("Torch", TORCH), ("MPI", MPI), ("CUDA", CUDA)]),
     (re.compile(r"runtime/(observe|comm|placement)$"), [("Torch", TORCH)]),
-    (re.compile(r"trainer/(config|costs|text|chat|data)$"), [("Torch", TORCH), ("MPI", MPI), ("CUDA", CUDA)]),
+    (re.compile(r"trainer/(config|costs|text|jinja|chat|data)$"), [("Torch", TORCH), ("MPI", MPI), ("CUDA", CUDA)]),
 ]
 # Headers that include everything: minutes of build time. <ATen/ops/NAME.h> is what is needed.
 TOO_WIDE = {"torch/torch.h", "torch/extension.h", "torch/all.h", "ATen/ATen.h", "ATen/Functions.h"}

@@ -5,7 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/files.h"
 #include "trainer/chat/chat_template.h"
-#include "trainer/chat/jinja_syntax.h"
+#include "trainer/jinja/program.h"
 
 namespace trireme::chat {
 
@@ -99,7 +99,8 @@ std::shared_ptr<const ChatTemplate> ChatTemplate::from_folder(const std::string&
   }
   if (!standard) return nullptr;
   auto chat = std::make_shared<ChatTemplate>(standard->text, special_tokens(config, folder), standard->where);
-  if (with_tools) chat->tool_program_ = std::make_unique<const Program>(with_tools->text, with_tools->where);
+  if (with_tools)
+    chat->tool_program_ = std::make_unique<const jinja::Program>(with_tools->text, with_tools->where);
   return chat;
 }
 

@@ -4,15 +4,15 @@
 #include <array>
 
 #include "runtime/base/error.h"
-#include "trainer/chat/jinja_interpreter.h"
-#include "trainer/chat/jinja_parser.h"
-#include "trainer/chat/unicode_text.h"
+#include "trainer/jinja/interpreter.h"
+#include "trainer/jinja/program.h"
+#include "trainer/jinja/unicode_text.h"
 
 namespace trireme::chat {
-
 namespace {
 
-constexpr size_t kMaxSource = size_t{1} << 20;
+using namespace jinja;  // this file is where a conversation becomes a template's values
+
 // Stands at the end of the message that is to be continued, and shows where the template put it.
 constexpr std::string_view kContinueMark = "CONTINUE_FINAL_MESSAGE_TAG ";
 // Names under which a message's reasoning may come; templates read the first, or "thinking".
@@ -114,20 +114,6 @@ void cut_at_mark(RenderedChat& chat, const std::string& final_message, const std
 }
 
 }  // namespace
-
-Program::Program(const std::string& source, std::string where) : source_(source), where_(std::move(where)) {
-  if (source.size() > kMaxSource)
-    fail(ErrorCode::invalid_config, "{}: a chat template of more than {} MB", where_, kMaxSource >> 20);
-  if (!is_utf8(source)) fail(ErrorCode::invalid_config, "{}: the chat template is not UTF-8", where_);
-  try {
-    body_ = Parser(read_tokens(source), constants_).parse();
-    resolve_names(body_, scope_);
-  } catch (const SyntaxError& error) {
-    fail(ErrorCode::invalid_config, "{}:{}: {}", where_, error.line, error.message);
-  } catch (const TemplateError& error) {
-    fail(ErrorCode::invalid_config, "{}: {}", where_, error.what());
-  }
-}
 
 ChatTemplate::ChatTemplate(const std::string& source, Json variables, std::string where)
     : program_(std::make_unique<const Program>(source, std::move(where))), variables_(std::move(variables)) {

@@ -10,6 +10,10 @@
 
 #include <nlohmann/json.hpp>
 
+namespace trireme::jinja {
+class Program;  // a parsed template
+}
+
 namespace trireme::chat {
 
 using Json = nlohmann::ordered_json;  // templates write objects in the order in which they came
@@ -34,8 +38,6 @@ struct RenderedChat {
   std::vector<std::pair<size_t, size_t>> generation;
 };
 
-class Program;  // a parsed template
-
 /// Immutable; any thread.
 class ChatTemplate {
  public:
@@ -54,7 +56,7 @@ class ChatTemplate {
   RenderedChat render(const Conversation& conversation) const;
 
  private:
-  std::unique_ptr<const Program> program_, tool_program_;  // the second may be null
+  std::unique_ptr<const jinja::Program> program_, tool_program_;  // the second may be null
   Json variables_;
 };
 

@@ -45,7 +45,7 @@ TEST(ChatErrors, NameFileLineAndConstruct) {
   EXPECT_EQ(error_of("{{ 1 1 }}"), "T:1: expected '}}', got '1'");
   EXPECT_EQ(error_of("{% break %}"), "T:1: {% break %} stands in no loop");
   EXPECT_EQ(error_of("{% for a in [] recursive %}{% endfor %}"), "T:1: a recursive loop is not supported");
-  EXPECT_EQ(error_of("\xFF"), "T: the chat template is not UTF-8");
+  EXPECT_EQ(error_of("\xFF"), "T: the template is not UTF-8");
 }
 
 TEST(ChatErrors, OfARenderingNameTheLine) {
