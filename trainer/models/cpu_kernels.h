@@ -42,15 +42,47 @@ struct AttentionForward {
 struct AttentionBackward {
   AttentionForward forward;        // its inputs and results
   const void* grad_out;            // [T, heads, head_dim], contiguous
-  float* grad_q;                   // [T, heads, head_dim], zero at entry
+  float* grad_q;                   // [T, heads, head_dim], written
   float *grad_keys, *grad_values;  // [S, kv_heads, head_dim], zero at entry, summed in segment order
+};
+
+/// Rows of q | k | v as the projection gives them: q and k are rotated by the row's position (pairs
+/// (i, i + head_dim / 2)), and each part goes to its place.
+struct RotaryTask {
+  AttentionShape shape;
+  Element element;
+  const void* qkv;  // [rows, (heads + 2 kv_heads) * head_dim], row stride qkv_stride
+  int64_t qkv_stride;
+  int64_t rows;
+  const int32_t* positions;  // [rows]
+  const float* table;        // [positions, head_dim]: cos in the first half of a row, sin in the second
+  void* q;                   // [rows, heads, head_dim], row stride q_stride; may be qkv itself
+  int64_t q_stride;
+  void *keys, *values;  // [S, kv_heads, head_dim], slot stride kv_stride
+  int64_t kv_stride;
+  const int32_t* slots;  // [rows] where keys and values go; null: row r to slot r
+};
+
+/// Back again: fp32 gradients of q, keys and values to those of the projection.
+struct RotaryBackwardTask {
+  AttentionShape shape;
+  Element element;  // of grad_qkv
+  int64_t rows;
+  const int32_t* positions;
+  const float* table;
+  const float* grad_q;                   // [rows, heads, head_dim]
+  const float *grad_keys, *grad_values;  // [rows, kv_heads, head_dim]
+  void* grad_qkv;                        // [rows, (heads + 2 kv_heads) * head_dim]
 };
 
 struct CpuKernels {
   const char* name;  // "avx512", "avx2", "portable"
 
-  /// One segment, one kv head: writes its rows of out and lse.
-  void (*attention_forward)(const AttentionForward& task, const SegmentView& segment, int32_t kv_head);
+  /// Of one kv head, writes the segments' rows of out and lse. The segments' first `shared` positions lie
+  /// in the same slots and are read once for all of them: whole blocks, before every row. 0 for a single
+  /// segment. Keys and values must be finite.
+  void (*attention_forward)(const AttentionForward& task, const SegmentView* segments, int32_t num_segments,
+                            int32_t shared, int32_t kv_head);
   /// One segment, one kv head; adds to grad_keys and grad_values of that head.
   void (*attention_backward)(const AttentionBackward& task, const SegmentView& segment, int32_t kv_head);
 
@@ -67,12 +99,8 @@ struct CpuKernels {
   void (*silu_mul_backward)(Element element, const void* gate_up, const void* grad_out, int64_t rows,
                             int64_t dim, void* grad_gate_up);
 
-  /// Rotates `heads` heads of each row by its position (pairs (i, i + head_dim/2)); table is [positions,
-  /// head_dim]: cos in the first half of a row, sin in the second. sign -1 rotates back.
-  /// in and out may be one buffer.
-  void (*rotary)(Element element, const void* in, int64_t in_stride, const int32_t* positions,
-                 const float* table, float sign, int64_t rows, int32_t heads, int32_t head_dim, void* out,
-                 int64_t out_stride);
+  void (*rotary)(const RotaryTask& task);
+  void (*rotary_backward)(const RotaryBackwardTask& task);
 
   /// Of each row of logits / temperature (fp32, in place scaled): log sum exp and entropy.
   void (*softmax_stats)(float* logits, float inverse_temperature, int64_t rows, int64_t vocab, float* lse,

@@ -13,6 +13,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "runtime/base/error.h"
+#include "trainer/models/attention_runs.h"
 #include "trainer/models/cpu_kernels.h"
 #include "trainer/models/reference_ops.h"
 
@@ -179,14 +180,33 @@ std::vector<SegmentView> views_of(const std::vector<Segment>& segments) {
   return views;
 }
 
-// Rows and kv heads are independent in the forward pass: any thread may take any of them.
+// Runs and kv heads are independent in the forward pass: any thread may take any of them.
 void run_attention(const AttentionForward& task, const std::vector<Segment>& segments) {
   const auto views = views_of(segments);
-  const int32_t kv_heads = task.shape.kv_heads;
-  at::parallel_for(0, static_cast<int64_t>(views.size()) * kv_heads, 4, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      cpu_kernels().attention_forward(task, views[static_cast<size_t>(i / kv_heads)],
+  const int64_t kv_heads = task.shape.kv_heads, threads = at::get_num_threads();
+  const int64_t tasks = static_cast<int64_t>(views.size()) * kv_heads;
+  // Runs as long as they leave each thread a few tasks.
+  const auto runs = shared_runs(
+      views, static_cast<int32_t>(threads == 1 ? tasks : std::max<int64_t>(tasks / (4 * threads), 1)));
+  at::parallel_for(0, static_cast<int64_t>(runs.size()) * kv_heads, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const SegmentRun& run = runs[static_cast<size_t>(i / kv_heads)];
+      cpu_kernels().attention_forward(task, &views[static_cast<size_t>(run.first)], run.count, run.shared,
                                       static_cast<int32_t>(i % kv_heads));
+    }
+  });
+}
+
+// Segments that share a key add to its gradient in their order; others are independent, as are kv heads.
+void run_attention_backward(const AttentionBackward& task, const std::vector<Segment>& segments) {
+  const auto views = views_of(segments);
+  const auto groups = independent_groups(views);
+  const int64_t kv_heads = task.forward.shape.kv_heads;
+  at::parallel_for(0, static_cast<int64_t>(groups.size()) * kv_heads, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      for (const int32_t s : groups[static_cast<size_t>(i / kv_heads)])
+        cpu_kernels().attention_backward(task, views[static_cast<size_t>(s)],
+                                         static_cast<int32_t>(i % kv_heads));
   });
 }
 
@@ -195,14 +215,17 @@ AttentionShape kernel_shape(const AttentionDims& dims) {
           static_cast<int32_t>(dims.head_dim)};
 }
 
-void rotate(const at::Tensor& from, int64_t from_column, int64_t heads, const AttentionDims& dims,
-            const BatchPlan& plan, float sign, const at::Tensor& to, int64_t to_column) {
-  const int64_t bytes = from.element_size();
-  cpu_kernels().rotary(element_of(from),
-                       static_cast<const char*>(from.const_data_ptr()) + from_column * bytes, from.stride(0),
-                       plan.positions_T.const_data_ptr<int32_t>(), plan.rope.const_data_ptr<float>(), sign,
-                       from.size(0), static_cast<int32_t>(heads), static_cast<int32_t>(dims.head_dim),
-                       static_cast<char*>(to.mutable_data_ptr()) + to_column * bytes, to.stride(0));
+// What is rotated and where it goes is left to the caller.
+RotaryTask rotary_task(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan) {
+  RotaryTask task{};
+  task.shape = kernel_shape(dims);
+  task.element = element_of(qkv);
+  task.qkv = qkv.const_data_ptr();
+  task.qkv_stride = qkv.stride(0);
+  task.rows = qkv.size(0);
+  task.positions = plan.positions_T.const_data_ptr<int32_t>();
+  task.table = plan.rope.const_data_ptr<float>();
+  return task;
 }
 
 struct AttentionFunction : Function<AttentionFunction> {
@@ -223,10 +246,14 @@ struct AttentionFunction : Function<AttentionFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& qkv, const AttentionDims& dims,
                             const BatchPlan* plan) {
     const int64_t rows = qkv.size(0);
-    const int64_t rotated_heads = dims.heads + dims.kv_heads;
     // q and k rotated, v as it is, in one buffer: keys and values then share a stride.
-    const at::Tensor rotated = qkv.clone();
-    rotate(qkv, 0, rotated_heads, dims, *plan, 1.0f, rotated, 0);
+    const at::Tensor rotated = at::empty_like(qkv);
+    RotaryTask rotary = rotary_task(qkv, dims, *plan);
+    rotary.q = rotated.mutable_data_ptr();
+    rotary.keys = element(rotated, dims.heads * dims.head_dim);
+    rotary.values = element(rotated, (dims.heads + dims.kv_heads) * dims.head_dim);
+    rotary.q_stride = rotary.kv_stride = rotated.stride(0);
+    cpu_kernels().rotary(rotary);
     const at::Tensor out = at::empty({rows, dims.heads * dims.head_dim}, qkv.options());
     const at::Tensor lse = at::empty({rows, dims.heads}, at::kFloat);
     AttentionForward task = task_of(rotated, out, lse, dims);
@@ -247,7 +274,7 @@ struct AttentionFunction : Function<AttentionFunction> {
     const auto* batch = reinterpret_cast<const ForwardBatch*>(ctx->saved_data["batch"].toInt());
     const at::Tensor grad = grads[0].contiguous();
     const int64_t rows = rotated.size(0);
-    const at::Tensor grad_q = at::zeros({rows, dims.heads * dims.head_dim}, at::kFloat);
+    const at::Tensor grad_q = at::empty({rows, dims.heads * dims.head_dim}, at::kFloat);
     const at::Tensor grad_keys = at::zeros({rows, dims.kv_heads * dims.head_dim}, at::kFloat);
     const at::Tensor grad_values = at::zeros_like(grad_keys);
     AttentionBackward task{};
@@ -256,22 +283,17 @@ struct AttentionFunction : Function<AttentionFunction> {
     task.grad_q = grad_q.mutable_data_ptr<float>();
     task.grad_keys = grad_keys.mutable_data_ptr<float>();
     task.grad_values = grad_values.mutable_data_ptr<float>();
-    const auto views = views_of(batch->segments);
-    // A key may be seen by several segments: they add to it in their order, one kv head to a thread.
-    at::parallel_for(0, dims.kv_heads, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t head = begin; head < end; ++head)
-        for (const SegmentView& view : views)
-          cpu_kernels().attention_backward(task, view, static_cast<int32_t>(head));
-    });
-    BatchPlan plan;
-    plan.positions_T = saved[3];
-    plan.rope = saved[4];
-    const int64_t q_width = dims.heads * dims.head_dim, kv_width = dims.kv_heads * dims.head_dim;
+    run_attention_backward(task, batch->segments);
     const at::Tensor result = at::empty_like(rotated);
-    result.narrow(1, 0, q_width).copy_(grad_q);
-    result.narrow(1, q_width, kv_width).copy_(grad_keys);
-    result.narrow(1, q_width + kv_width, kv_width).copy_(grad_values);
-    rotate(result, 0, dims.heads + dims.kv_heads, dims, plan, -1.0f, result, 0);
+    cpu_kernels().rotary_backward({.shape = task.forward.shape,
+                                   .element = task.forward.element,
+                                   .rows = rows,
+                                   .positions = saved[3].const_data_ptr<int32_t>(),
+                                   .table = saved[4].const_data_ptr<float>(),
+                                   .grad_q = task.grad_q,
+                                   .grad_keys = task.grad_keys,
+                                   .grad_values = task.grad_values,
+                                   .grad_qkv = result.mutable_data_ptr()});
     return {result, at::Tensor(), at::Tensor()};
   }
 };
@@ -345,7 +367,6 @@ at::Tensor attention_paged(const at::Tensor& qkv, const AttentionDims& dims, con
                            LayerKv& kv) {
   const int64_t rows = qkv.size(0), q_width = dims.heads * dims.head_dim,
                 kv_width = dims.kv_heads * dims.head_dim;
-  const at::Tensor q = at::empty({rows, q_width}, qkv.options());
   if (!qkv.is_cpu()) {
     const auto parts = qkv.split_with_sizes({q_width, kv_width, kv_width}, 1);
     const auto heads = [&](const at::Tensor& x, int64_t n) { return x.view({rows, n, dims.head_dim}); };
@@ -356,19 +377,15 @@ at::Tensor attention_paged(const at::Tensor& qkv, const AttentionDims& dims, con
                                 kv.keys, kv.values, plan.batch->segments)
         .reshape({rows, q_width});
   }
-  rotate(qkv, 0, dims.heads, dims, plan, 1.0f, q, 0);
-  const at::Tensor k = at::empty({rows, kv_width}, qkv.options());
-  rotate(qkv, q_width, dims.kv_heads, dims, plan, 1.0f, k, 0);
-  const auto row_bytes = static_cast<size_t>(kv_width * qkv.element_size());
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t slot = plan.batch->slots[static_cast<size_t>(r)];
-    std::memcpy(static_cast<char*>(kv.keys.mutable_data_ptr()) + slot * row_bytes,
-                static_cast<const char*>(k.const_data_ptr()) + r * row_bytes, row_bytes);
-    std::memcpy(
-        static_cast<char*>(kv.values.mutable_data_ptr()) + slot * row_bytes,
-        static_cast<const char*>(element(qkv, q_width + kv_width)) + r * qkv.stride(0) * qkv.element_size(),
-        row_bytes);
-  }
+  const at::Tensor q = at::empty({rows, q_width}, qkv.options());
+  RotaryTask rotary = rotary_task(qkv, dims, plan);
+  rotary.q = q.mutable_data_ptr();
+  rotary.q_stride = q_width;
+  rotary.keys = kv.keys.mutable_data_ptr();
+  rotary.values = kv.values.mutable_data_ptr();
+  rotary.kv_stride = kv_width;
+  rotary.slots = plan.batch->slots.data();
+  cpu_kernels().rotary(rotary);
   const at::Tensor out = at::empty({rows, q_width}, qkv.options());
   AttentionForward task{};
   task.shape = kernel_shape(dims);
