@@ -1,0 +1,147 @@
+#include "trainer/models/packed_gemm.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "runtime/base/error.h"
+#include "trainer/models/packed_gemm_kernels.h"
+
+namespace trireme::models {
+namespace {
+
+constexpr int64_t kColumns = PackedMatrix::kColumns;
+constexpr int64_t kHugePage = 2 << 20;
+constexpr int64_t kDepth = 32;  // K is padded to multiples of this
+
+struct Scratch {
+  void* memory = nullptr;
+  int64_t size = 0;
+  ~Scratch() { std::free(memory); }
+};
+
+const GemmKernels& choose() {
+  const char* wish = std::getenv("TRIREME_CPU_KERNELS");
+  const std::string limit = wish ? wish : "amx";
+  const char* const names[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx"};
+  int allowed = -1;
+  for (int i = 0; i < 5; ++i)
+    if (limit == names[i]) allowed = i;
+  if (allowed < 0)
+    fail(ErrorCode::invalid_config,
+         "TRIREME_CPU_KERNELS={}: must be portable, avx2, avx512, avx512_bf16 or amx", limit);
+#if defined(__x86_64__)
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
+                          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                          __builtin_cpu_supports("avx512vl");
+  const bool has_bf16 = has_avx512 && __builtin_cpu_supports("avx512bf16");
+  if (allowed >= 4 && has_bf16 && amx_permitted()) return amx::kGemmKernels;
+  if (allowed >= 3 && has_bf16) return avx512_bf16::kGemmKernels;
+  if (allowed >= 2 && has_avx512) return avx512::kGemmKernels;
+  if (allowed >= 1 && has_avx2) return avx2::kGemmKernels;
+#endif
+  return portable::kGemmKernels;
+}
+
+const GemmKernels& kernels() {
+  static const GemmKernels& chosen = choose();
+  return chosen;
+}
+
+// Words [rows][words] -> panel [word][kColumns]; what lies beyond rows is zero. In blocks that stay in the
+// first cache.
+void transpose(const std::byte* from, int64_t row_bytes, int64_t rows, int64_t words, uint32_t* to) {
+  constexpr int64_t kBlock = 16;
+  for (int64_t begin = 0; begin < words; begin += kBlock) {
+    const int64_t count = words - begin < kBlock ? words - begin : kBlock;
+    uint32_t block[kColumns][kBlock] = {};
+    for (int64_t r = 0; r < rows; ++r)
+      std::memcpy(block[r], from + r * row_bytes + begin * 4, static_cast<size_t>(count) * 4);
+    for (int64_t w = 0; w < count; ++w)
+      for (int64_t r = 0; r < kColumns; ++r) to[(begin + w) * kColumns + r] = block[r][w];
+  }
+}
+
+}  // namespace
+
+void PackedMatrix::Free::operator()(std::byte* memory) const {
+  std::free(memory);
+}
+
+PackedMatrix::PackedMatrix(Element element, int64_t n, int64_t k) : element_(element), n_(n), k_(k) {
+  TRIREME_CHECK(n > 0 && k > 0, "a packed matrix of {} x {}", n, k);
+  const int64_t words = element == Element::f32 ? k : (k + kDepth - 1) / kDepth * kDepth / 2;
+  panel_bytes_ = words * kColumns * 4;
+  // Large pages where the system gives them: a matrix is read from its first byte to its last.
+  const int64_t alignment = bytes() < kHugePage ? 64 : kHugePage;
+  const auto size = static_cast<size_t>((bytes() + alignment - 1) / alignment * alignment);
+  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(alignment), size)));
+  if (!memory_) throw std::bad_alloc();
+  if (alignment == kHugePage) ::madvise(memory_.get(), size, MADV_HUGEPAGE);
+}
+
+void PackedMatrix::pack(const void* weight, int64_t row_stride, int64_t panel_begin, int64_t panel_end) {
+  TRIREME_CHECK(0 <= panel_begin && panel_end <= num_panels(), "panels {} to {} of {}", panel_begin,
+                panel_end, num_panels());
+  const int64_t element_bytes = element_ == Element::f32 ? 4 : 2;
+  const int64_t row_bytes = row_stride * element_bytes, words = k_ * element_bytes / 4;
+  for (int64_t p = panel_begin; p < panel_end; ++p) {
+    const int64_t first = p * kColumns, rows = n_ - first < kColumns ? n_ - first : kColumns;
+    const std::byte* from = static_cast<const std::byte*>(weight) + first * row_bytes;
+    std::byte* to = memory_.get() + p * panel_bytes_;
+    transpose(from, row_bytes, rows, words, reinterpret_cast<uint32_t*>(to));
+    const int64_t done = words * kColumns * 4;
+    std::memset(to + done, 0, static_cast<size_t>(panel_bytes_ - done));
+    if (k_ * element_bytes % 4)  // the last, unpaired k
+      for (int64_t r = 0; r < rows; ++r) std::memcpy(to + done + r * 4, from + r * row_bytes + words * 4, 2);
+  }
+}
+
+void gemm(const PackedMatrix& weight, const GemmRows& rows, int64_t panel_begin, int64_t panel_end) {
+  TRIREME_CHECK(0 <= panel_begin && panel_end <= weight.num_panels(), "panels {} to {} of {}", panel_begin,
+                panel_end, weight.num_panels());
+  if (panel_begin >= panel_end || rows.rows <= 0) return;
+  const int64_t column = panel_begin * kColumns;
+  const auto at = [column](auto* base, Element element) {
+    return base ? base + column * (element == Element::f32 ? 4 : 2) : nullptr;
+  };
+  GemmTask task;
+  task.panels = weight.panel(panel_begin);
+  task.panel_bytes = weight.panel_bytes();
+  task.num_panels = panel_end - panel_begin;
+  task.k = weight.k();
+  task.columns = weight.n() - column;
+  task.x = rows.x;
+  task.x_stride = rows.x_stride;
+  task.rows = rows.rows;
+  task.bias = at(static_cast<const std::byte*>(rows.bias), weight.element());
+  task.out = at(static_cast<std::byte*>(rows.out), rows.out_element);
+  task.out_stride = rows.out_stride;
+  task.element = weight.element();
+  task.out_element = rows.out_element;
+  (task.element == Element::f32 ? kernels().f32 : kernels().bf16)(task);
+}
+
+const char* gemm_kernel_set() {
+  return kernels().name;
+}
+
+void* gemm_scratch(int64_t bytes) {
+  static thread_local Scratch scratch;
+  if (bytes > scratch.size) {
+    std::free(scratch.memory);
+    scratch.size = (bytes + 4095) / 4096 * 4096;
+    scratch.memory = std::aligned_alloc(4096, static_cast<size_t>(scratch.size));
+    if (!scratch.memory) {
+      scratch.size = 0;
+      throw std::bad_alloc();
+    }
+  }
+  return scratch.memory;
+}
+
+}  // namespace trireme::models
