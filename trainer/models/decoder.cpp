@@ -6,10 +6,10 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
 
 #include "runtime/base/error.h"
+#include "trainer/models/packed_linear.h"
 
 namespace trireme::models {
 namespace {
@@ -57,6 +57,8 @@ Decoder::Decoder(const DecoderShape& shape, ParameterSet& parameters, at::Scalar
   }
   final_norm_ = weight_at("model.norm.weight", hidden, 0);
   head_ = shape.tie_word_embeddings ? embedding_ : weight_at("lm_head.weight", shape.vocab_size, hidden);
+  if (device() == at::kCPU)
+    for (Weight* matrix : matrices()) matrix->packed = make_packed(matrix->value);
   refresh();
 }
 
@@ -73,8 +75,18 @@ Weight Decoder::weight_at(const std::string& first, int64_t rows, int64_t column
   return weight;
 }
 
+std::vector<Weight*> Decoder::matrices() {
+  std::vector<Weight*> result{&head_};
+  for (Layer& layer : layers_)
+    for (Weight* matrix : {&layer.qkv, &layer.attention_output, &layer.gate_up, &layer.down})
+      result.push_back(matrix);
+  return result;
+}
+
 void Decoder::refresh() {
   if (compute_dtype_ != parameters_.dtype()) compute_flat_.copy_(parameters_.flat());
+  for (Weight* matrix : matrices())
+    if (matrix->packed) pack(matrix->value, *matrix->packed);
 }
 
 BatchPlan Decoder::plan_of(const ForwardBatch& batch) const {
@@ -128,7 +140,7 @@ at::Tensor Decoder::logits(const at::Tensor& hidden, std::span<const int32_t> ro
   const at::NoGradGuard no_gradients;
   const std::vector<int64_t> wide(rows.begin(), rows.end());
   const at::Tensor index = borrow(wide, at::kLong).to(hidden.device());
-  return at::linear(hidden.index_select(0, index), head_.value).to(at::kFloat);
+  return head_.times(hidden.index_select(0, index), nullptr, at::kFloat);
 }
 
 LogProbs Decoder::token_log_probs(const at::Tensor& hidden, std::span<const int32_t> rows,

@@ -1,7 +1,8 @@
 // A decoder of any family (family.h), described once, for rollout and for training.
 //
 // Weights live in a ParameterSet (one flat buffer, named as Hugging Face names them); a Decoder borrows them.
-// Compute runs in `compute_dtype`: in the set's own buffer where that is its dtype, else in a copy.
+// Compute runs in `compute_dtype`: in the set's own buffer where that is its dtype, else in a copy. On the CPU
+// the matrices are held once more, packed for the forward products (packed_gemm.h).
 //
 // Legend: T rows, D hidden_size, V vocab_size, N chosen (row, token) pairs.
 #pragma once
@@ -32,8 +33,8 @@ class Decoder {
   at::ScalarType compute_dtype() const { return compute_dtype_; }
   at::Device device() const { return parameters_.device(); }
 
-  /// Takes the parameters' present values into the compute copy (nothing to do where they are one buffer).
-  /// Call after every change of the parameters.
+  /// Takes the parameters' present values into the compute copy, where that is another buffer, and on the CPU
+  /// into the packed matrices. Call after every change of the parameters.
   void refresh();
 
   /// Rollout: writes each row's key and value to its slot, returns the last norm's output, [T, D].
@@ -61,6 +62,7 @@ class Decoder {
     Weight mlp_norm, gate_up, down;
   };
   Weight weight_at(const std::string& first, int64_t rows, int64_t columns);
+  std::vector<Weight*> matrices();  // those that rows are multiplied by
   BatchPlan plan_of(const ForwardBatch& batch) const;
   at::Tensor forward(const BatchPlan& plan, KvSlots* kv, bool train) const;
 

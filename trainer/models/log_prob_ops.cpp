@@ -8,7 +8,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/mm.h>
@@ -52,7 +51,7 @@ struct Softmax {
 
 Softmax softmax_of(const at::Tensor& hidden, const Weight& head, double temperature) {
   Softmax result;
-  result.scaled = at::linear(hidden, head.value).to(at::kFloat);
+  result.scaled = head.times(hidden, nullptr, at::kFloat);
   if (result.scaled.is_cpu()) {
     result.scaled = result.scaled.contiguous();
     result.lse = at::empty({hidden.size(0)}, at::kFloat);

@@ -15,6 +15,7 @@
 #include "runtime/base/error.h"
 #include "trainer/models/attention_runs.h"
 #include "trainer/models/cpu_kernels.h"
+#include "trainer/models/packed_linear.h"
 #include "trainer/models/reference_ops.h"
 
 namespace trireme::models {
@@ -25,10 +26,7 @@ using torch::autograd::Function;
 using torch::autograd::variable_list;
 
 Element element_of(const at::Tensor& x) {
-  if (x.scalar_type() == at::kFloat) return Element::f32;
-  TRIREME_CHECK(x.scalar_type() == at::kBFloat16, "the kernels take fp32 and bf16, not {}",
-                toString(x.scalar_type()));
-  return Element::bf16;
+  return models::element_of(x.scalar_type());
 }
 
 // The address of the element that stands `at` places from the first.
@@ -65,7 +63,7 @@ struct LinearFunction : Function<LinearFunction> {
     ctx->saved_data["weight"] = address_of(weight);
     ctx->saved_data["bias"] = address_of(bias);
     ctx->save_for_backward({x});
-    return at::linear(x, weight->value, bias ? bias->value : at::Tensor());
+    return weight->times(x, bias, x.scalar_type());
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const Weight* weight = weight_at(ctx->saved_data["weight"]);
@@ -313,6 +311,12 @@ at::Tensor plain_weight(const Weight& weight, bool train) {
 
 }  // namespace
 
+at::Tensor Weight::times(const at::Tensor& x, const Weight* bias, at::ScalarType out) const {
+  const at::Tensor added = bias ? bias->value : at::Tensor();
+  if (packed) return packed_linear(x, *packed, added, out);
+  return at::linear(x, value, added).to(out);
+}
+
 void Weight::accumulate(const at::Tensor& grad_y, const at::Tensor& x) const {
   if (grad_y.scalar_type() == at::kFloat)
     gradient.addmm_(grad_y.t(), x);
@@ -329,7 +333,7 @@ at::Tensor embedding(const Weight& table, const BatchPlan& plan, bool train) {
 
 at::Tensor linear(const at::Tensor& x, const Weight& weight, const Weight* bias) {
   if (recording(x)) return LinearFunction::apply(x, &weight, bias);
-  return at::linear(x, weight.value, bias ? bias->value : at::Tensor());
+  return weight.times(x, bias, x.scalar_type());
 }
 
 at::Tensor rms_norm(const at::Tensor& x, const Weight& weight, double eps) {

@@ -14,6 +14,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainer/models/forward_batch.h"
+#include "trainer/models/packed_gemm.h"
 
 namespace trireme::models {
 
@@ -21,6 +22,12 @@ namespace trireme::models {
 struct Weight {
   at::Tensor value;     // compute dtype, no graph
   at::Tensor gradient;  // fp32, same shape; undefined where nothing is trained
+  // On the CPU, of a matrix that x is multiplied by: its values as of the decoder's last refresh().
+  std::shared_ptr<PackedMatrix> packed;
+
+  /// x [T, in] -> x value^T (+ bias) in dtype `out`, [T, out]; no graph. By the packed copy where there is one: then a
+  /// row's bits do not depend on the other rows.
+  at::Tensor times(const at::Tensor& x, const Weight* bias, at::ScalarType out) const;
 
   /// Of a matrix [out, in] that made y [T, out] from x [T, in]: adds grad_y^T x to the gradient, in fp32.
   void accumulate(const at::Tensor& grad_y, const at::Tensor& x) const;

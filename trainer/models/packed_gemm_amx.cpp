@@ -76,7 +76,7 @@ inline __m512 bias_of(const GemmTask& task, int64_t column, __mmask16 exist) {
 // caches, for otherwise each line would first be read.
 inline bool goes_past_cache(const GemmTask& task) {
   const int64_t element = task.out_element == Element::f32 ? 4 : 2;
-  return task.rows * task.columns * element > 2 * kCacheBytes &&
+  return task.rows * task.columns * element > kCacheBytes &&
          (reinterpret_cast<uintptr_t>(task.out) | static_cast<uintptr_t>(task.out_stride * element)) % 64 ==
              0;
 }

@@ -70,6 +70,7 @@ TEST(Decoder, GradientMatchesFiniteDifferences) {
     const ForwardBatch batch = packed({history(9, 1), history(4, 2)});
     const std::vector<int32_t> rows{0, 1, 5, 8, 9, 12}, tokens{3, 4, 5, 6, 7, 30};
     const auto loss = [&] {
+      decoder.refresh();
       return decoder.token_log_probs(decoder.forward_packed(batch), rows, tokens, 1.0).log_probs_N.sum();
     };
     parameters.zero_gradients();

@@ -1,0 +1,26 @@
+// Tensors and threads around packed_gemm.h: the forward products of a decoder on the CPU.
+#pragma once
+
+#include <memory>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainer/models/packed_gemm.h"
+
+namespace trireme::models {
+
+/// fp32 -> f32, bf16 -> bf16; throws for others.
+Element element_of(at::ScalarType dtype);
+
+/// Room for a matrix [out, in] of `dtype`; to be filled by pack().
+std::shared_ptr<PackedMatrix> make_packed(const at::Tensor& matrix);
+
+/// Takes the matrix's present values, over all threads.
+void pack(const at::Tensor& matrix, PackedMatrix& packed);
+
+/// x [T, in] of the weight's dtype -> [T, out] in `out`; bias [out] of the weight's dtype, or undefined. A
+/// row's bits depend on that row alone (packed_gemm.h).
+at::Tensor packed_linear(const at::Tensor& x, const PackedMatrix& weight, const at::Tensor& bias,
+                         at::ScalarType out);
+
+}  // namespace trireme::models
