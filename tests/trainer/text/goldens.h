@@ -18,7 +18,7 @@ namespace trireme::text {
 
 inline nlohmann::json read_golden(const std::string& name) {
   return nlohmann::json::parse(
-      files::read(std::string(std::getenv("TRIREME_SOURCE_DIR")) + "/tests/trainer/data/goldens/" + name));
+      files::read(std::string(std::getenv("TRIREME_SOURCE_DIR")) + "/tests/trainer/text/goldens/" + name));
 }
 
 /// The file in TRIREME_TEST_DATA, or "" where there is none.
