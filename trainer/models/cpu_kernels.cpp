@@ -22,15 +22,18 @@ namespace {
 
 const CpuKernels& choose() {
   const char* wish = std::getenv("TRIREME_CPU_KERNELS");
-  const std::string limit = wish ? wish : "avx512";
-  if (limit != "portable" && limit != "avx2" && limit != "avx512")
-    fail(ErrorCode::invalid_config, "TRIREME_CPU_KERNELS={}: must be portable, avx2 or avx512", limit);
+  const std::string limit = wish ? wish : "amx";
+  // The wider two differ in matrix products only (packed_gemm.h).
+  const bool wide = limit == "avx512" || limit == "avx512_bf16" || limit == "amx";
+  if (limit != "portable" && limit != "avx2" && !wide)
+    fail(ErrorCode::invalid_config,
+         "TRIREME_CPU_KERNELS={}: must be portable, avx2, avx512, avx512_bf16 or amx", limit);
 #if defined(__x86_64__)
   const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
                           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                           __builtin_cpu_supports("avx512vl");
-  if (limit == "avx512" && has_avx512) return avx512::kKernels;
+  if (wide && has_avx512) return avx512::kKernels;
   if (limit != "portable" && has_avx2) return avx2::kKernels;
 #endif
   return portable::kKernels;
