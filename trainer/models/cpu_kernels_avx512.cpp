@@ -1,3 +1,4 @@
+#include <immintrin.h>
 #include <stdlib.h>
 
 #include "trainer/models/cpu_kernels.h"
