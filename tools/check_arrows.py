@@ -42,7 +42,7 @@ ALLOWED = {
     ],
     "trainer/commands": [
         "runtime/*", "trainer/config", "trainer/steps", "trainer/rollout", "trainer/rewards", "trainer/weights",
-        "trainer/models", "trainer/data", "trainer/text", "trainer/chat",
+        "trainer/optim", "trainer/models", "trainer/data", "trainer/text", "trainer/chat",
     ],
     "trainer": ["runtime/base", "trainer/commands"],
     "launcher/topology": ["runtime/base", "runtime/plan"],

@@ -16,6 +16,7 @@ const std::vector<Command>& all_commands() {
       {"score", "--model DIR ...", "log-probabilities of given texts", hand_on},
       {"generate", "--model DIR ...", "completions of prompts", hand_on},
       {"export", "SOURCE DESTINATION", "a checkpoint as a Hugging Face folder", hand_on},
+      {"bench", "rollout|train-step ...", "how fast this machine generates and trains", hand_on},
       {"docs", "configuration|metrics", "print the reference of all keys, or of all metrics", docs},
       {"help", "[COMMAND]", "this text, or a command's", help},
       {"guard", "", "started by mpirun", [](const Arguments&) { return process::guard_rank(); }, true},

@@ -17,6 +17,7 @@ int tokenize(const Arguments& arguments);
 int score(const Arguments& arguments);
 int generate(const Arguments& arguments);
 int export_model(const Arguments& arguments);
+int bench(const Arguments& arguments);
 
 struct Command {
   const char* name;

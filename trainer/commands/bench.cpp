@@ -1,0 +1,295 @@
+// `trireme bench rollout|train-step`: how fast this machine generates and trains, on random weights.
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <numeric>
+
+#include <sys/resource.h>
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+
+#include "runtime/base/counter_random.h"
+#include "runtime/base/error.h"
+#include "runtime/base/files.h"
+#include "trainer/commands/commands.h"
+#include "trainer/commands/compute.h"
+#include "trainer/commands/row_options.h"
+#include "trainer/optim/adamw.h"
+#include "trainer/rollout/engine.h"
+#include "trainer/steps/packing.h"
+#include "trainer/weights/hf_checkpoint.h"
+
+namespace trireme::commands {
+namespace {
+
+constexpr const char* kSummary =
+    "Measures generation (rollout) or a training step (train-step) of a model of random weights, of the "
+    "shape that\n"
+    "a config.json says, and beside it what the machine's memory and matrix products could do at best.\n\n"
+    "  trireme bench rollout --shape models/Qwen2.5-0.5B/config.json --batch 16 --context 256\n"
+    "  trireme bench train-step --shape models/Qwen2.5-0.5B/config.json --batch 8 --context 256 --json\n";
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_of(const std::function<void()>& work) {
+  const auto begin = Clock::now();
+  work();
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// The machine may do other things: the best of several is what it can do.
+double best_seconds(int times, const std::function<void()>& work) {
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < times; ++i) best = std::min(best, seconds_of(work));
+  return best;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+struct Limits {
+  double bytes_per_second = 0;  // reading memory, all threads
+  double flops_per_second = 0;  // a large product of the compute dtype
+};
+
+Limits measure_limits(at::ScalarType dtype) {
+  Limits limits;
+  const at::Tensor large = at::ones({64 << 20}, at::kFloat);  // 256 MB: more than any cache
+  const float* values = large.const_data_ptr<float>();
+  std::vector<float> sums(static_cast<size_t>(at::get_num_threads()));
+  const auto read = [&] {
+    const int64_t part = large.numel() / static_cast<int64_t>(sums.size());
+    at::parallel_for(0, static_cast<int64_t>(sums.size()), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        constexpr int kLanes = 64;
+        float lanes[kLanes] = {};
+        for (int64_t k = i * part; k + kLanes <= (i + 1) * part; k += kLanes)
+          for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += values[k + lane];
+        sums[static_cast<size_t>(i)] = std::accumulate(lanes, lanes + kLanes, 0.0f);
+      }
+    });
+  };
+  limits.bytes_per_second = static_cast<double>(large.nbytes()) / best_seconds(10, read);
+  constexpr int64_t kSide = 2048;
+  const at::Tensor a = at::ones({kSide, kSide}, at::TensorOptions().dtype(dtype));
+  limits.flops_per_second = 2.0 * kSide * kSide * kSide / best_seconds(5, [&] { (void)at::mm(a, a); });
+  return limits;
+}
+
+struct BenchOptions {
+  models::DecoderShape shape;
+  at::ScalarType dtype = at::kBFloat16;
+  int64_t batch = 0, context = 0, new_tokens = 0, repeats = 0;
+};
+
+// Weights that neither overflow nor decide anything.
+void fill(models::ParameterSet& parameters, const models::DecoderShape& shape) {
+  parameters.flat().uniform_(-0.05, 0.05);
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (parameters.spec(i).kind == models::ParameterSpec::Kind::norm) parameters.parameter(i).fill_(1.0);
+  TRIREME_CHECK(parameters.num_parameters() == shape.num_parameters(), "a set of another model");
+}
+
+std::vector<int32_t> random_tokens(int64_t count, int64_t vocab, uint64_t key) {
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < count; ++i)
+    tokens.push_back(static_cast<int32_t>(
+        below(random_bits(key, 0, static_cast<uint64_t>(i)), static_cast<uint64_t>(vocab))));
+  return tokens;
+}
+
+// What one decode step cannot do without: every weight but the embedding's unread rows, and all keys and
+// values.
+double bytes_of_step(const BenchOptions& options, const models::Decoder& decoder) {
+  const auto& shape = options.shape;
+  const double element = options.dtype == at::kFloat ? 4 : 2;
+  const double weights =
+      static_cast<double>(shape.num_parameters() -
+                          (shape.tie_word_embeddings ? 0 : shape.vocab_size * shape.hidden_size)) *
+      element;
+  const double middle = static_cast<double>(options.context) + 0.5 * static_cast<double>(options.new_tokens);
+  return weights +
+         static_cast<double>(options.batch) * middle * static_cast<double>(decoder.kv_bytes_per_slot());
+}
+
+// Multiplications and additions for one token, without attention.
+double flops_of_token(const models::DecoderShape& shape) {
+  const int64_t embedding = shape.vocab_size * shape.hidden_size;
+  return 2.0 * static_cast<double>(shape.num_parameters() - (shape.tie_word_embeddings ? 0 : embedding));
+}
+
+double peak_gb() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1e6;
+}
+
+Json bench_rollout(const BenchOptions& options) {
+  models::ParameterSet parameters(models::parameter_specs(options.shape), at::kCPU, options.dtype);
+  fill(parameters, options.shape);
+  const models::Decoder decoder(options.shape, parameters, options.dtype);
+  rollout::RolloutConfig config;
+  config.max_num_seqs = options.batch;
+  rollout::Engine engine(decoder, config, {}, options.context + options.new_tokens + 1);
+  const auto generate = [&](int64_t new_tokens, uint64_t round) {
+    std::vector<rollout::Request> requests;
+    for (int64_t i = 0; i < options.batch; ++i) {
+      rollout::Request& request = requests.emplace_back();
+      request.id = i;
+      request.prompt = random_tokens(options.context, options.shape.vocab_size,
+                                     round * 1000003 + static_cast<uint64_t>(i));
+      request.max_new_tokens = new_tokens;
+      request.step = static_cast<int64_t>(round);
+    }
+    return seconds_of([&] { engine.generate(std::move(requests)); });
+  };
+  generate(2, 0);  // memory is touched, threads are started
+  std::vector<double> prefill, both;
+  for (int64_t round = 1; round <= options.repeats; ++round) {
+    prefill.push_back(generate(1, static_cast<uint64_t>(round)));
+    both.push_back(generate(options.new_tokens + 1, static_cast<uint64_t>(round)));
+  }
+  const Limits limits = measure_limits(options.dtype);
+  const auto decode_steps = static_cast<double>(options.new_tokens);
+  const double step = (median(both) - median(prefill)) / decode_steps;
+  const double best_step =
+      (*std::ranges::min_element(both) - *std::ranges::min_element(prefill)) / decode_steps;
+  const double bytes = bytes_of_step(options, decoder);
+  const double flops = flops_of_token(options.shape) * static_cast<double>(options.batch);
+  return {
+      {"tokens_per_second", static_cast<double>(options.batch) / step},
+      {"step_ms", step * 1e3},
+      {"best_step_ms", best_step * 1e3},
+      {"prefill_tokens_per_second", static_cast<double>(options.batch * options.context) / median(prefill)},
+      {"bytes_per_step", bytes},
+      {"share_of_memory_limit", bytes / limits.bytes_per_second / step},
+      {"share_of_product_limit", flops / limits.flops_per_second / step},
+      {"memory_gb_per_second", limits.bytes_per_second / 1e9},
+      {"product_gflops", limits.flops_per_second / 1e9},
+      {"peak_gb", peak_gb()}};
+}
+
+Json bench_train_step(const BenchOptions& options) {
+  models::ParameterSet parameters(models::parameter_specs(options.shape), at::kCPU);
+  fill(parameters, options.shape);
+  parameters.enable_gradients();
+  models::Decoder decoder(options.shape, parameters, options.dtype);
+  optim::AdamW optimizer(parameters, {});
+  std::vector<steps::Example> examples;
+  for (int64_t i = 0; i < options.batch; ++i) {
+    const auto tokens = random_tokens(options.context, options.shape.vocab_size, static_cast<uint64_t>(i));
+    examples.push_back({{tokens[0]}, {tokens.begin() + 1, tokens.end()}});
+  }
+  std::vector<double> forward, backward, update, whole;
+  for (int64_t round = 0; round <= options.repeats; ++round) {
+    at::Tensor loss;
+    parameters.zero_gradients();
+    const auto micro = steps::pack_examples(examples, options.batch * options.context);
+    const double forward_s = seconds_of([&] {
+      loss =
+          -decoder
+               .token_log_probs(decoder.forward_packed(micro[0].batch), micro[0].rows, micro[0].tokens, 1.0)
+               .log_probs_N.mean();
+    });
+    const double backward_s = seconds_of([&] { loss.backward(); });
+    const double update_s = seconds_of([&] {
+      optimizer.step(1e-6);
+      decoder.refresh();
+    });
+    if (round == 0) continue;  // memory is touched
+    forward.push_back(forward_s);
+    backward.push_back(backward_s);
+    update.push_back(update_s);
+    whole.push_back(forward_s + backward_s + update_s);
+  }
+  const Limits limits = measure_limits(options.dtype);
+  const auto tokens = static_cast<double>(options.batch * options.context);
+  return {{"tokens_per_second", tokens / median(whole)},
+          {"step_ms", median(whole) * 1e3},
+          {"best_step_ms", *std::ranges::min_element(whole) * 1e3},
+          {"forward_ms", median(forward) * 1e3},
+          {"backward_ms", median(backward) * 1e3},
+          {"update_ms", median(update) * 1e3},
+          {"share_of_product_limit",
+           3 * flops_of_token(options.shape) * tokens / limits.flops_per_second / median(whole)},
+          {"memory_gb_per_second", limits.bytes_per_second / 1e9},
+          {"product_gflops", limits.flops_per_second / 1e9},
+          {"peak_gb", peak_gb()}};
+}
+
+models::DecoderShape shape_of(const std::string& path) {
+  if (std::filesystem::is_directory(path)) return models::DecoderShape::from_folder(path);
+  const Json config = Json::parse(files::read(path), nullptr, false);
+  if (config.is_discarded()) fail(ErrorCode::invalid_config, "{} is not valid JSON", path);
+  return models::DecoderShape::from_json(config, path);
+}
+
+BenchOptions read_options(const cxxopts::ParseResult& parsed) {
+  BenchOptions options;
+  if (!parsed.count("shape"))
+    fail(ErrorCode::invalid_config, "no shape is named: `trireme bench rollout --shape config.json`");
+  options.shape = shape_of(parsed["shape"].as<std::string>());
+  const auto& word = parsed["dtype"].as<std::string>();
+  if (word != "float32" && word != "bfloat16")
+    fail(ErrorCode::invalid_config, "--dtype '{}' is none of float32, bfloat16", word);
+  options.dtype = weights::dtype_of_word(word);
+  options.batch = positive(parsed, "batch");
+  options.context = positive(parsed, "context");
+  options.new_tokens = positive(parsed, "new-tokens");
+  options.repeats = positive(parsed, "repeats");
+  if (options.context < 2) fail(ErrorCode::invalid_config, "--context 1: a text has at least 2 tokens");
+  const int64_t longest = options.context + options.new_tokens + 1;
+  if (longest > options.shape.max_position_embeddings)
+    fail(ErrorCode::invalid_config, "{} tokens are more than the model takes, {} (max_position_embeddings)",
+         longest, options.shape.max_position_embeddings);
+  if (parsed.count("threads")) at::set_num_threads(static_cast<int>(positive(parsed, "threads")));
+  return options;
+}
+
+}  // namespace
+
+int bench(const Arguments& arguments) {
+  auto options = command_line::options_of("bench", "rollout|train-step", kSummary);
+  const auto number = [](const char* otherwise) {
+    return cxxopts::value<int64_t>()->default_value(otherwise);
+  };
+  options.add_options()("shape", "a config.json, or the folder that holds it", cxxopts::value<std::string>(),
+                        "FILE")("batch", "sequences at a time", number("16"), "N")(
+      "context", "tokens of each before generation; of each in training", number("256"), "TOKENS")(
+      "new-tokens", "steps of generation that are measured", number("32"), "TOKENS")(
+      "dtype", "float32 or bfloat16", cxxopts::value<std::string>()->default_value("bfloat16"), "TYPE")(
+      "threads", "of this process (default: all CPUs)", cxxopts::value<int64_t>(), "N")(
+      "repeats", "measurements, of which the median counts", number("3"), "N")("json",
+                                                                               "print one JSON object");
+  const auto parsed = command_line::parse(options, arguments);
+  if (!parsed) return 0;
+  const auto what = command_line::positional(*parsed);
+  if (what.size() != 1 || (what[0] != "rollout" && what[0] != "train-step"))
+    fail(ErrorCode::invalid_config,
+         "say what is to be measured: `trireme bench rollout` or `trireme bench "
+         "train-step`");
+  const BenchOptions bench = read_options(*parsed);
+  pin_matrix_products();
+  Json result = what[0] == "rollout" ? bench_rollout(bench) : bench_train_step(bench);
+  result["parameters"] = bench.shape.num_parameters();
+  result["threads"] = at::get_num_threads();
+  if (parsed->count("json")) {
+    fmt::print("{}\n", result.dump());
+    return 0;
+  }
+  for (const auto& item : result.items())
+    fmt::print("{:28}{}\n", item.key(),
+               item.value().is_number_float() ? fmt::format("{:.4g}", item.value().get<double>())
+                                              : item.value().dump());
+  return 0;
+}
+
+}  // namespace trireme::commands
