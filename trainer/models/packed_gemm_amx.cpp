@@ -114,7 +114,14 @@ inline void finish_rows(const GemmTask& task, const float* left, const float* ri
   }
 }
 
-// Up to 16 rows by two panels: the case that is bound by reading the panels.
+// Into the second cache; beyond the last panel it does nothing.
+inline void fetch_block(const char* block) {
+#pragma GCC unroll 32
+  for (int64_t byte = 0; byte < kBlockBytes; byte += 64) _mm_prefetch(block + byte, _MM_HINT_T1);
+}
+
+// Up to 16 rows by two panels: the case that is bound by reading the panels, so the next two are on their
+// way.
 void few_rows(const GemmTask& task, const char* x, int64_t x_tile, int x_stride) {
   alignas(64) float sums[4 * kTileFloats];
   const Tiles tiles(static_cast<int>(task.rows));
@@ -127,6 +134,8 @@ void few_rows(const GemmTask& task, const char* x, int64_t x_tile, int x_stride)
     _tile_zero(2);
     _tile_zero(3);
     for (int64_t b = 0; b < blocks; ++b) {
+      fetch_block(first + 2 * task.panel_bytes + b * kBlockBytes);
+      fetch_block(second + 2 * task.panel_bytes + b * kBlockBytes);
       _tile_loadd(4, x + b * x_tile, x_stride);
       _tile_loadd(6, first + b * kBlockBytes, kPanelStride);
       _tile_dpbf16ps(0, 4, 6);
