@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kColumns = PackedMatrix::kColumns;
 constexpr int64_t kHugePage = 2 << 20;
+constexpr int64_t kLargeBytes = 4 << 20;
 constexpr int64_t kDepth = 32;  // K is padded to multiples of this
 
 struct Scratch {
@@ -101,6 +102,29 @@ void PackedMatrix::pack(const void* weight, int64_t row_stride, int64_t panel_be
   }
 }
 
+void PackedMatrix::pack_transposed(const void* matrix, int64_t row_stride, int64_t panel_begin,
+                                   int64_t panel_end) {
+  TRIREME_CHECK(0 <= panel_begin && panel_end <= num_panels(), "panels {} to {} of {}", panel_begin,
+                panel_end, num_panels());
+  for (int64_t p = panel_begin; p < panel_end; ++p) {
+    const int64_t first = p * kColumns, columns = n_ - first < kColumns ? n_ - first : kColumns;
+    std::byte* panel = memory_.get() + p * panel_bytes_;
+    if (columns < kColumns || panel_bytes_ > k_ * kColumns * 2)
+      std::memset(panel, 0, static_cast<size_t>(panel_bytes_));
+    if (element_ == Element::f32) {
+      for (int64_t k = 0; k < k_; ++k)
+        std::memcpy(panel + k * kColumns * 4, static_cast<const float*>(matrix) + k * row_stride + first,
+                    static_cast<size_t>(columns) * 4);
+    } else {
+      auto* to = reinterpret_cast<uint16_t*>(panel);
+      for (int64_t k = 0; k < k_; ++k) {
+        const uint16_t* from = static_cast<const uint16_t*>(matrix) + k * row_stride + first;
+        for (int64_t c = 0; c < columns; ++c) to[(k / 2 * kColumns + c) * 2 + k % 2] = from[c];
+      }
+    }
+  }
+}
+
 void gemm(const PackedMatrix& weight, const GemmRows& rows, int64_t panel_begin, int64_t panel_end) {
   TRIREME_CHECK(0 <= panel_begin && panel_end <= weight.num_panels(), "panels {} to {} of {}", panel_begin,
                 panel_end, weight.num_panels());
@@ -123,6 +147,8 @@ void gemm(const PackedMatrix& weight, const GemmRows& rows, int64_t panel_begin,
   task.out_stride = rows.out_stride;
   task.element = weight.element();
   task.out_element = rows.out_element;
+  task.large = weight.bytes() > kLargeBytes;
+  task.accumulate = rows.accumulate;
   (task.element == Element::f32 ? kernels().f32 : kernels().bf16)(task);
 }
 

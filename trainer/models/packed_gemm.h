@@ -35,6 +35,9 @@ class PackedMatrix {
   /// Different panels may be packed by different threads.
   void pack(const void* weight, int64_t row_stride, int64_t panel_begin, int64_t panel_end);
 
+  /// The same from the weight's transpose [K, N]: what the backward products multiply by.
+  void pack_transposed(const void* matrix, int64_t row_stride, int64_t panel_begin, int64_t panel_end);
+
   const std::byte* panel(int64_t index) const { return memory_.get() + index * panel_bytes_; }
   int64_t panel_bytes() const { return panel_bytes_; }
 
@@ -56,6 +59,7 @@ struct GemmRows {
   void* out;         // [rows, N]
   int64_t out_stride;
   Element out_element;
+  bool accumulate = false;  // add to out (fp32) instead of writing it
 };
 
 /// Writes the columns of panels [begin, end) of out, on this thread.

@@ -199,6 +199,30 @@ TEST(PackedGemm, LargeResultsWrittenPastTheCachesAreTheSame) {
   }
 }
 
+TEST(PackedGemm, PacksATransposeAlikeAndAddsToWhatIsThere) {
+  for (const Element element : kElements)
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{96, 64}, {45, 77}, {1, 1}, {33, 250}}) {
+      const size_t size = element == Element::f32 ? 4 : 2;
+      const Numbers weight(element, n * k, 17), x(element, 40 * k, 18);
+      std::vector<std::byte> turned(weight.bytes.size());
+      for (int64_t r = 0; r < n; ++r)
+        for (int64_t c = 0; c < k; ++c)
+          std::memcpy(turned.data() + static_cast<size_t>(c * n + r) * size, weight.at(r * k + c), size);
+      PackedMatrix other(element, n, k);
+      other.pack_transposed(turned.data(), n, 0, other.num_panels());
+      const PackedMatrix matrix = packed(weight, n, k);
+      for (const int64_t rows : {3, 40}) {
+        const auto once = run(matrix, x, 0, rows);
+        EXPECT_TRUE(same_bits(run(other, x, 0, rows).data(), once.data(), rows * n)) << n << 'x' << k;
+        auto twice = once;
+        GemmRows task{x.at(0), k, rows, nullptr, twice.data(), n, Element::f32};
+        task.accumulate = true;
+        gemm(matrix, task, 0, matrix.num_panels());
+        for (size_t i = 0; i < once.size(); ++i) ASSERT_EQ(twice[i], 2 * once[i]);
+      }
+    }
+}
+
 // LibTorch's products configure the tile registers for themselves.
 TEST(PackedGemm, LivesBesideLibTorchsProducts) {
   constexpr int64_t kN = 64, kK = 96, kRows = 20;
