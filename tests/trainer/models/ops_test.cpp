@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -98,9 +99,33 @@ TEST_P(OpsOn, AttentionMatchesPlainTensorsInValueAndGradient) {
   EXPECT_LT(largest_difference(ours_in.grad(), plain_in.grad()), 20 * tolerance);
 }
 
+TEST(Ops, AttentionsGradientIsTheSameForAnyNumberOfThreads) {
+  const ForwardBatch batch = shared_prompt_batch();
+  const AttentionDims dims{4, 2, 16};
+  BatchPlan plan;
+  plan.batch = &batch;
+  plan.positions_T =
+      at::from_blob(const_cast<int32_t*>(batch.positions.data()), {batch.num_rows()}, at::kInt);
+  plan.rope = at::randn({200, 16}, at::kFloat);
+  const at::Tensor data = at::randn({batch.num_rows(), dims.qkv_width()}, at::kFloat),
+                   grad = at::randn({batch.num_rows(), 64}, at::kFloat);
+  const int threads = at::get_num_threads();
+  const auto gradient = [&](int count) {
+    at::set_num_threads(count);
+    const at::Tensor in = leaf(data);
+    torch::autograd::backward({attention_packed(in, dims, plan)}, {grad});
+    return in.grad();
+  };
+  const at::Tensor one = gradient(1), three = gradient(3);
+  at::set_num_threads(threads);
+  EXPECT_EQ(largest_difference(one, three), 0.0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, OpsOn,
                          testing::Values(Case{at::kFloat, 4, 4, 32}, Case{at::kFloat, 4, 2, 16},
                                          Case{at::kFloat, 7, 1, 64}, Case{at::kFloat, 2, 1, 10},
+                                         Case{at::kFloat, 14, 1, 80}, Case{at::kFloat, 3, 3, 2},
+                                         Case{at::kFloat, 2, 2, 128}, Case{at::kBFloat16, 14, 2, 64},
                                          Case{at::kBFloat16, 4, 2, 32}));
 
 TEST(Ops, RmsNormMatchesPlainTensors) {
