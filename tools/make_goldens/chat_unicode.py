@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes trainer/jinja/unicode_tables.inc: letter cases and printable code points as this Python has them.
 
-Run: /opt/oracle/bin/python tools/make_goldens/chat_unicode.py > trainer/jinja/unicode_tables.inc
+Run: python3.11 tools/make_goldens/chat_unicode.py > trainer/jinja/unicode_tables.inc
 """
 import sys
 import unicodedata

@@ -17,6 +17,7 @@
 #include "runtime/base/files.h"
 #include "runtime/observe/event_file.h"
 #include "runtime/observe/metrics.h"
+#include "tests/oracle_python.h"
 
 namespace trireme::observe {
 namespace {
@@ -263,18 +264,8 @@ TEST_F(TensorboardSink, AFolderThatCannotBeMadeIsIo) {
   }
 }
 
-/// A Python that has the package, or nothing: TRIREME_ORACLE_PYTHON, /opt/oracle, python3.
-std::optional<std::string> python_with(const std::string& package) {
-  const char* chosen = std::getenv("TRIREME_ORACLE_PYTHON");
-  for (const std::string python : {chosen ? chosen : "", "/opt/oracle/bin/python", "python3"})
-    if (!python.empty() &&
-        std::system((python + " -c 'import " + package + "' >/dev/null 2>&1").c_str()) == 0)
-      return python;
-  return std::nullopt;
-}
-
 TEST_F(TensorboardSink, IsReadByTensorboardItself) {
-  const auto python = python_with("tensorboard");
+  const auto python = oracle_python("tensorboard");
   if (!python) GTEST_SKIP() << "no Python with tensorboard; the golden bytes above were read by it";
   tensorboard_sink(path("tb"))->write(300, {{"actor/lr", 0.25}, {"critic/score/mean", -1.5}, {"x", NAN}});
   std::ofstream(path("read.py")) << R"(

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/files.h"
+#include "tests/oracle_python.h"
 #include "tests/trainer/weights/raw_file.h"
 #include "trainer/weights/tensors.h"
 #include "trainer/weights/weight_files.h"
@@ -346,20 +347,10 @@ TEST_F(HfCheckpoint, EveryTypeOfTheReferenceLibraryIsRead) {
   }
 }
 
-/// A Python that has the package, or nothing: TRIREME_ORACLE_PYTHON, /opt/oracle, python3.
-std::optional<std::string> python_with(const std::string& package) {
-  const char* chosen = std::getenv("TRIREME_ORACLE_PYTHON");
-  for (const std::string python : {chosen ? chosen : "", "/opt/oracle/bin/python", "python3"})
-    if (!python.empty() &&
-        std::system((python + " -c 'import " + package + "' >/dev/null 2>&1").c_str()) == 0)
-      return python;
-  return std::nullopt;
-}
-
 // A checkpoint goes through load, save (in shards), transformers, and load again: equal bytes in every
 // tensor, and nothing to warn of on the way.
 TEST_F(HfCheckpoint, TransformersKeepsWhatWasSaved) {
-  const auto python = python_with("transformers");
+  const auto python = oracle_python("transformers");
   if (!python) GTEST_SKIP() << "no Python with transformers";
   std::map<std::string, DecoderShape> shapes{{"tied-bf16", tied_}, {"sharded-fp32", untied_}};
   std::map<std::string, std::string> sources{{"tied-bf16", golden("tied-bf16")},
