@@ -153,7 +153,7 @@ struct LogProbFunction : Function<LogProbFunction> {
       grad_logits.mul_(1.0 / temperature);
       const at::Tensor narrow = grad_logits.to(hidden.scalar_type());
       head->accumulate(narrow, hidden_chunk);
-      grad_hidden.index_copy_(0, chunk, at::mm(narrow, head->value));
+      grad_hidden.index_copy_(0, chunk, head->back(narrow));
     }
     return {grad_hidden, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }

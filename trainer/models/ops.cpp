@@ -71,7 +71,7 @@ struct LinearFunction : Function<LinearFunction> {
     const at::Tensor grad = grads[0].contiguous();
     weight->accumulate(grad, ctx->get_saved_variables()[0]);
     if (bias && bias->value.defined()) bias->gradient.add_(grad.sum(0, false, at::kFloat));
-    return {at::mm(grad, weight->value), at::Tensor(), at::Tensor()};
+    return {weight->back(grad), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -315,6 +315,12 @@ at::Tensor Weight::times(const at::Tensor& x, const Weight* bias, at::ScalarType
   const at::Tensor added = bias ? bias->value : at::Tensor();
   if (packed) return packed_linear(x, *packed, added, out);
   return at::linear(x, value, added).to(out);
+}
+
+at::Tensor Weight::back(const at::Tensor& grad_y) const {
+  // Packing the matrix must be worth its while.
+  if (packed && grad_y.scalar_type() == at::kBFloat16 && grad_y.size(0) >= 256) return packed_grad_x(grad_y, value);
+  return at::mm(grad_y, value);
 }
 
 void Weight::accumulate(const at::Tensor& grad_y, const at::Tensor& x) const {

@@ -29,6 +29,9 @@ struct Weight {
   /// row's bits do not depend on the other rows.
   at::Tensor times(const at::Tensor& x, const Weight* bias, at::ScalarType out) const;
 
+  /// grad_y [T, out] -> grad_y value, [T, in].
+  at::Tensor back(const at::Tensor& grad_y) const;
+
   /// Of a matrix [out, in] that made y [T, out] from x [T, in]: adds grad_y^T x to the gradient, in fp32.
   void accumulate(const at::Tensor& grad_y, const at::Tensor& x) const;
 };

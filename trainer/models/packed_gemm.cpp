@@ -67,19 +67,36 @@ void transpose(const std::byte* from, int64_t row_bytes, int64_t rows, int64_t w
   }
 }
 
+// Two rows of bf16 -> one of pairs. A whole panel's width is known to the compiler.
+inline void pair_rows(const uint16_t* even, const uint16_t* odd, int64_t columns, uint32_t* to) {
+  if (columns == kColumns)
+    for (int64_t c = 0; c < kColumns; ++c) to[c] = even[c] | static_cast<uint32_t>(odd[c]) << 16;
+  else
+    for (int64_t c = 0; c < columns; ++c) to[c] = even[c] | static_cast<uint32_t>(odd[c]) << 16;
+}
+
 }  // namespace
 
 void PackedMatrix::Free::operator()(std::byte* memory) const {
   std::free(memory);
 }
 
-PackedMatrix::PackedMatrix(Element element, int64_t n, int64_t k) : element_(element), n_(n), k_(k) {
+PackedMatrix::PackedMatrix(Element element, int64_t n, int64_t k) {
+  reshape(element, n, k);
+}
+
+void PackedMatrix::reshape(Element element, int64_t n, int64_t k) {
   TRIREME_CHECK(n > 0 && k > 0, "a packed matrix of {} x {}", n, k);
+  element_ = element;
+  n_ = n;
+  k_ = k;
   const int64_t words = element == Element::f32 ? k : (k + kDepth - 1) / kDepth * kDepth / 2;
   panel_bytes_ = words * kColumns * 4;
+  if (bytes() <= capacity_) return;
   // Large pages where the system gives them: a matrix is read from its first byte to its last.
   const int64_t alignment = bytes() < kHugePage ? 64 : kHugePage;
-  const auto size = static_cast<size_t>((bytes() + alignment - 1) / alignment * alignment);
+  capacity_ = (bytes() + alignment - 1) / alignment * alignment;
+  const auto size = static_cast<size_t>(capacity_);
   memory_.reset(static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(alignment), size)));
   if (!memory_) throw std::bad_alloc();
   if (alignment == kHugePage) ::madvise(memory_.get(), size, MADV_HUGEPAGE);
@@ -116,11 +133,12 @@ void PackedMatrix::pack_transposed(const void* matrix, int64_t row_stride, int64
         std::memcpy(panel + k * kColumns * 4, static_cast<const float*>(matrix) + k * row_stride + first,
                     static_cast<size_t>(columns) * 4);
     } else {
-      auto* to = reinterpret_cast<uint16_t*>(panel);
-      for (int64_t k = 0; k < k_; ++k) {
-        const uint16_t* from = static_cast<const uint16_t*>(matrix) + k * row_stride + first;
-        for (int64_t c = 0; c < columns; ++c) to[(k / 2 * kColumns + c) * 2 + k % 2] = from[c];
-      }
+      auto* to = reinterpret_cast<uint32_t*>(panel);
+      const auto* from = static_cast<const uint16_t*>(matrix) + first;
+      for (int64_t k = 0; k + 1 < k_; k += 2, to += kColumns, from += 2 * row_stride)
+        pair_rows(from, from + row_stride, columns, to);
+      if (k_ % 2)
+        for (int64_t c = 0; c < columns; ++c) to[c] = from[c];
     }
   }
 }
@@ -148,7 +166,6 @@ void gemm(const PackedMatrix& weight, const GemmRows& rows, int64_t panel_begin,
   task.element = weight.element();
   task.out_element = rows.out_element;
   task.large = weight.bytes() > kLargeBytes;
-  task.accumulate = rows.accumulate;
   (task.element == Element::f32 ? kernels().f32 : kernels().bf16)(task);
 }
 

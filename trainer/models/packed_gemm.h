@@ -24,6 +24,9 @@ class PackedMatrix {
   PackedMatrix() = default;
   PackedMatrix(Element element, int64_t n, int64_t k);
 
+  /// Another matrix in the same memory where that suffices; its values are to be packed anew.
+  void reshape(Element element, int64_t n, int64_t k);
+
   bool defined() const { return memory_ != nullptr; }
   Element element() const { return element_; }
   int64_t n() const { return n_; }
@@ -46,7 +49,7 @@ class PackedMatrix {
     void operator()(std::byte* memory) const;
   };
   Element element_ = Element::f32;
-  int64_t n_ = 0, k_ = 0, panel_bytes_ = 0;
+  int64_t n_ = 0, k_ = 0, panel_bytes_ = 0, capacity_ = 0;
   std::unique_ptr<std::byte[], Free> memory_;
 };
 
@@ -59,7 +62,6 @@ struct GemmRows {
   void* out;         // [rows, N]
   int64_t out_stride;
   Element out_element;
-  bool accumulate = false;  // add to out (fp32) instead of writing it
 };
 
 /// Writes the columns of panels [begin, end) of out, on this thread.

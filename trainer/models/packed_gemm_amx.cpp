@@ -76,7 +76,7 @@ inline __m512 bias_of(const GemmTask& task, int64_t column, __mmask16 exist) {
 // caches, for otherwise each line would first be read.
 inline bool goes_past_cache(const GemmTask& task) {
   const int64_t element = task.out_element == Element::f32 ? 4 : 2;
-  return !task.accumulate && task.rows * task.columns * element > kCacheBytes &&
+  return task.rows * task.columns * element > kCacheBytes &&
          (reinterpret_cast<uintptr_t>(task.out) | static_cast<uintptr_t>(task.out_stride * element)) % 64 ==
              0;
 }
@@ -91,15 +91,11 @@ inline void finish_rows(const GemmTask& task, const float* left, const float* ri
   past_cache = past_cache && exist == ~0u;
   const __m512 left_bias = bias_of(task, column, low), right_bias = bias_of(task, column + 16, high);
   for (int64_t r = 0; r < rows; ++r) {
-    __m512 a = _mm512_add_ps(_mm512_load_ps(left + r * 16), left_bias);
-    __m512 b = _mm512_add_ps(_mm512_load_ps(right + r * 16), right_bias);
+    const __m512 a = _mm512_add_ps(_mm512_load_ps(left + r * 16), left_bias);
+    const __m512 b = _mm512_add_ps(_mm512_load_ps(right + r * 16), right_bias);
     const int64_t offset = (row + r) * task.out_stride + column;
     if (task.out_element == Element::f32) {
       float* to = static_cast<float*>(task.out) + offset;
-      if (task.accumulate) {
-        a = _mm512_add_ps(a, _mm512_maskz_loadu_ps(low, to));
-        if (high) b = _mm512_add_ps(b, _mm512_maskz_loadu_ps(high, to + 16));
-      }
       if (past_cache) {
         _mm512_stream_ps(to, a);
         _mm512_stream_ps(to + 16, b);

@@ -28,8 +28,7 @@ struct GemmTask {
   void* out;         // likewise
   int64_t out_stride;
   Element element, out_element;
-  bool large;       // weights that hardly lie in a cache: fetch them ahead
-  bool accumulate;  // add to out, which is fp32
+  bool large;  // weights that hardly lie in a cache: fetch them ahead
 };
 
 struct GemmKernels {

@@ -35,19 +35,14 @@ void pack(const at::Tensor& matrix, PackedMatrix& packed) {
                    });
 }
 
-at::Tensor packed_linear(const at::Tensor& input, const PackedMatrix& weight, const at::Tensor& bias,
-                         at::ScalarType out_type) {
-  const at::Tensor x = input.stride(1) == 1 ? input : input.contiguous();
-  TRIREME_CHECK(x.dim() == 2 && x.size(1) == weight.k() && element_of(x.scalar_type()) == weight.element(),
-                "rows of {} do not fit a matrix of {} x {}", x.size(1), weight.n(), weight.k());
-  TRIREME_CHECK(!bias.defined() || (bias.numel() == weight.n() && bias.scalar_type() == x.scalar_type()),
-                "a bias does not fit {} outputs", weight.n());
-  const int64_t rows = x.size(0), panels = weight.num_panels();
-  const at::Tensor out = at::empty({rows, weight.n()}, x.options().dtype(out_type));
-  const auto* x_data = static_cast<const char*>(x.const_data_ptr());
-  auto* out_data = static_cast<char*>(out.mutable_data_ptr());
-  const int64_t blocks = at::get_num_threads() > 1 ? (rows + kRowsAtOnce - 1) / kRowsAtOnce : 1;
-  const int64_t rows_at_once = blocks > 1 ? kRowsAtOnce : rows;
+namespace {
+
+void run(const PackedMatrix& weight, const GemmRows& all) {
+  const int64_t panels = weight.num_panels();
+  const int64_t x_bytes = weight.element() == Element::f32 ? 4 : 2,
+                out_bytes = all.out_element == Element::f32 ? 4 : 2;
+  const int64_t blocks = at::get_num_threads() > 1 ? (all.rows + kRowsAtOnce - 1) / kRowsAtOnce : 1;
+  const int64_t rows_at_once = blocks > 1 ? kRowsAtOnce : all.rows;
   const int64_t work = weight.panel_bytes() * std::max<int64_t>(1, rows_at_once / 32);
   // Panels of one block of rows, then of the next: a thread has a run of them.
   at::parallel_for(
@@ -55,18 +50,48 @@ at::Tensor packed_linear(const at::Tensor& input, const PackedMatrix& weight, co
         while (begin < end) {
           const int64_t block = begin / panels, panel = begin % panels, row = block * rows_at_once;
           const int64_t stop = std::min(panels, panel + end - begin);
-          GemmRows task;
-          task.x = x_data + row * x.stride(0) * x.element_size();
-          task.x_stride = x.stride(0);
-          task.rows = std::min(rows_at_once, rows - row);
-          task.bias = bias.defined() ? bias.const_data_ptr() : nullptr;
-          task.out = out_data + row * weight.n() * out.element_size();
-          task.out_stride = weight.n();
-          task.out_element = element_of(out_type);
+          GemmRows task = all;
+          task.x = static_cast<const char*>(all.x) + row * all.x_stride * x_bytes;
+          task.rows = std::min(rows_at_once, all.rows - row);
+          task.out = static_cast<char*>(all.out) + row * all.out_stride * out_bytes;
           gemm(weight, task, panel, stop);
           begin += stop - panel;
         }
       });
+}
+
+// Room for the panels of one backward product at a time; it grows and stays.
+PackedMatrix& pack_for_backward(const at::Tensor& matrix) {
+  static thread_local PackedMatrix packed;
+  packed.reshape(element_of(matrix.scalar_type()), matrix.size(1), matrix.size(0));
+  at::parallel_for(0, packed.num_panels(), std::max<int64_t>(1, kLeastBytes / packed.panel_bytes()),
+                   [data = matrix.const_data_ptr(), stride = matrix.stride(0), target = &packed](
+                       int64_t begin, int64_t end) { target->pack_transposed(data, stride, begin, end); });
+  return packed;
+}
+
+}  // namespace
+
+at::Tensor packed_linear(const at::Tensor& input, const PackedMatrix& weight, const at::Tensor& bias,
+                         at::ScalarType out_type) {
+  const at::Tensor x = input.stride(1) == 1 ? input : input.contiguous();
+  TRIREME_CHECK(x.dim() == 2 && x.size(1) == weight.k() && element_of(x.scalar_type()) == weight.element(),
+                "rows of {} do not fit a matrix of {} x {}", x.size(1), weight.n(), weight.k());
+  TRIREME_CHECK(!bias.defined() || (bias.numel() == weight.n() && bias.scalar_type() == x.scalar_type()),
+                "a bias does not fit {} outputs", weight.n());
+  const at::Tensor out = at::empty({x.size(0), weight.n()}, x.options().dtype(out_type));
+  run(weight, {x.const_data_ptr(), x.stride(0), x.size(0), bias.defined() ? bias.const_data_ptr() : nullptr,
+               out.mutable_data_ptr(), weight.n(), element_of(out_type)});
+  return out;
+}
+
+at::Tensor packed_grad_x(const at::Tensor& grad_y, const at::Tensor& weight) {
+  TRIREME_CHECK(grad_y.size(1) == weight.size(0) && grad_y.stride(1) == 1 && weight.stride(1) == 1,
+                "gradients of {} outputs do not fit a matrix of {} x {}", grad_y.size(1), weight.size(0),
+                weight.size(1));
+  const at::Tensor out = at::empty({grad_y.size(0), weight.size(1)}, grad_y.options());
+  run(pack_for_backward(weight), {grad_y.const_data_ptr(), grad_y.stride(0), grad_y.size(0), nullptr,
+                                  out.mutable_data_ptr(), weight.size(1), element_of(grad_y.scalar_type())});
   return out;
 }
 

@@ -23,4 +23,8 @@ void pack(const at::Tensor& matrix, PackedMatrix& packed);
 at::Tensor packed_linear(const at::Tensor& x, const PackedMatrix& weight, const at::Tensor& bias,
                          at::ScalarType out);
 
+/// grad_y [T, out] weight [out, in] -> [T, in], summed in fp32 over out in one order. Packs the weight for
+/// the call.
+at::Tensor packed_grad_x(const at::Tensor& grad_y, const at::Tensor& weight);
+
 }  // namespace trireme::models

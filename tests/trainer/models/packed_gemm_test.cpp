@@ -2,17 +2,21 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <random>
 #include <thread>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/randn.h>
 
 #include "runtime/base/error.h"
+#include "trainer/models/packed_linear.h"
 
 namespace trireme::models {
 namespace {
@@ -199,7 +203,7 @@ TEST(PackedGemm, LargeResultsWrittenPastTheCachesAreTheSame) {
   }
 }
 
-TEST(PackedGemm, PacksATransposeAlikeAndAddsToWhatIsThere) {
+TEST(PackedGemm, PacksATransposeAlike) {
   for (const Element element : kElements)
     for (const auto& [n, k] : {std::pair<int64_t, int64_t>{96, 64}, {45, 77}, {1, 1}, {33, 250}}) {
       const size_t size = element == Element::f32 ? 4 : 2;
@@ -214,13 +218,19 @@ TEST(PackedGemm, PacksATransposeAlikeAndAddsToWhatIsThere) {
       for (const int64_t rows : {3, 40}) {
         const auto once = run(matrix, x, 0, rows);
         EXPECT_TRUE(same_bits(run(other, x, 0, rows).data(), once.data(), rows * n)) << n << 'x' << k;
-        auto twice = once;
-        GemmRows task{x.at(0), k, rows, nullptr, twice.data(), n, Element::f32};
-        task.accumulate = true;
-        gemm(matrix, task, 0, matrix.num_panels());
-        for (size_t i = 0; i < once.size(); ++i) ASSERT_EQ(twice[i], 2 * once[i]);
       }
     }
+}
+
+TEST(PackedLinear, BackwardProductIsTheSumInDoubles) {
+  for (const auto& [rows, out, in] : {std::array<int64_t, 3>{300, 96, 64}, {17, 45, 77}}) {
+    const at::Tensor grad = at::randn({rows, out}, at::kFloat).to(at::kBFloat16),
+                     weight = at::randn({out, in}, at::kFloat).to(at::kBFloat16);
+    const at::Tensor exact = at::mm(grad.to(at::kDouble), weight.to(at::kDouble));
+    const at::Tensor apart = (packed_grad_x(grad, weight).to(at::kDouble) - exact).abs();
+    EXPECT_LT(apart.max().item<double>(), exact.abs().max().item<double>() / 256);  // half a unit of bf16
+    EXPECT_TRUE(packed_grad_x(grad, weight).equal(packed_grad_x(grad, weight)));
+  }
 }
 
 // LibTorch's products configure the tile registers for themselves.
