@@ -107,7 +107,7 @@ struct CpuKernels {
                         float* entropy);
 };
 
-/// The widest set that this machine has; TRIREME_CPU_KERNELS=portable|avx2|avx512 narrows it.
+/// The widest set that this machine has; TRIREME_CPU_KERNELS narrows it (packed_gemm.h has more sets).
 const CpuKernels& cpu_kernels();
 
 }  // namespace trireme::models
