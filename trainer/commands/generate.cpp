@@ -133,7 +133,7 @@ int generate(const Arguments& arguments) {
   std::unique_ptr<rollout::Engine> engine;
   job.prepare([&] {
     codec = std::make_unique<TextCodec>(paths.model, job.rows(), text);
-    model = load_model(paths.model, (*parsed)["dtype"].as<std::string>(), job.device());
+    model = load_model(paths.model, (*parsed)["dtype"].as<std::string>(), job.device(), true);
     prompts = make_prompts(job.rows(), *codec, model.shape, options.max_new_tokens);
     if (prompts.ids.empty()) return;
     rollout::RolloutConfig config;

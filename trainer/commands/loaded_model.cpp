@@ -25,7 +25,7 @@ std::string LoadedModel::summary() const {
                      weights::dtype_word(parameters->dtype()), seconds);
 }
 
-LoadedModel load_model(const std::string& folder, const std::string& dtype, at::Device device) {
+LoadedModel load_model(const std::string& folder, const std::string& dtype, at::Device device, bool packed) {
   const auto begin = std::chrono::steady_clock::now();
   LoadedModel model;
   model.shape = models::DecoderShape::from_folder(folder);
@@ -33,7 +33,7 @@ LoadedModel load_model(const std::string& folder, const std::string& dtype, at::
   model.parameters =
       std::make_unique<models::ParameterSet>(models::parameter_specs(model.shape), device, type);
   weights::load(folder, model.shape, *model.parameters);
-  model.decoder = std::make_unique<models::Decoder>(model.shape, *model.parameters, type);
+  model.decoder = std::make_unique<models::Decoder>(model.shape, *model.parameters, type, packed);
   model.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return model;
 }

@@ -22,6 +22,7 @@ struct LoadedModel {
 
 /// `dtype`: float32, bfloat16, or auto: bfloat16 where the weights are, else float32. The weights are held
 /// once, in that type. Throws what DecoderShape and weights::load throw, invalid_config for another dtype.
-LoadedModel load_model(const std::string& folder, const std::string& dtype, at::Device device);
+/// `packed`: as Decoder has it.
+LoadedModel load_model(const std::string& folder, const std::string& dtype, at::Device device, bool packed);
 
 }  // namespace trireme::commands

@@ -92,7 +92,7 @@ int score(const Arguments& arguments) {
   LoadedModel model;
   job.prepare([&] {
     codec = std::make_unique<TextCodec>(paths.model, job.rows(), text);
-    model = load_model(paths.model, (*parsed)["dtype"].as<std::string>(), job.device());
+    model = load_model(paths.model, (*parsed)["dtype"].as<std::string>(), job.device(), false);
   });
   job.say(model.summary());
   job.run(kRowsAtATime, [&](std::span<const size_t> rows) {

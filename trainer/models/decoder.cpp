@@ -27,7 +27,8 @@ at::Tensor borrow(const std::vector<T>& values, at::ScalarType dtype) {
 
 }  // namespace
 
-Decoder::Decoder(const DecoderShape& shape, ParameterSet& parameters, at::ScalarType compute_dtype)
+Decoder::Decoder(const DecoderShape& shape, ParameterSet& parameters, at::ScalarType compute_dtype,
+                 bool packed)
     : shape_(shape),
       parameters_(parameters),
       compute_dtype_(compute_dtype),
@@ -57,7 +58,7 @@ Decoder::Decoder(const DecoderShape& shape, ParameterSet& parameters, at::Scalar
   }
   final_norm_ = weight_at("model.norm.weight", hidden, 0);
   head_ = shape.tie_word_embeddings ? embedding_ : weight_at("lm_head.weight", shape.vocab_size, hidden);
-  if (device() == at::kCPU)
+  if (packed && device() == at::kCPU)
     for (Weight* matrix : matrices()) matrix->packed = make_packed(matrix->value);
   refresh();
 }

@@ -1,8 +1,8 @@
 // A decoder of any family (family.h), described once, for rollout and for training.
 //
 // Weights live in a ParameterSet (one flat buffer, named as Hugging Face names them); a Decoder borrows them.
-// Compute runs in `compute_dtype`: in the set's own buffer where that is its dtype, else in a copy. On the CPU
-// the matrices are held once more, packed for the forward products (packed_gemm.h).
+// Compute runs in `compute_dtype`: in the set's own buffer where that is its dtype, else in a copy. On the
+// CPU the matrices are held once more, packed for the forward products (packed_gemm.h).
 //
 // Legend: T rows, D hidden_size, V vocab_size, N chosen (row, token) pairs.
 #pragma once
@@ -23,7 +23,10 @@ namespace trireme::models {
 class Decoder {
  public:
   /// Borrows `parameters`, which must outlive it. Trains only if the set has gradients by now.
-  Decoder(const DecoderShape& shape, ParameterSet& parameters, at::ScalarType compute_dtype);
+  /// On the CPU `packed` holds each matrix once more: a row then has the same bits in any batch, and
+  /// generation is fast. Without it LibTorch computes the products: for what reads a model once.
+  Decoder(const DecoderShape& shape, ParameterSet& parameters, at::ScalarType compute_dtype,
+          bool packed = true);
   // Graphs keep the addresses of its weights.
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
