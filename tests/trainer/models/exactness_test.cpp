@@ -112,6 +112,7 @@ class Exactness : public testing::TestWithParam<at::ScalarType> {
   }
 
   static bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+    if (a.nbytes() == 0) return b.nbytes() == 0;
     return a.nbytes() == b.nbytes() &&
            std::memcmp(a.contiguous().const_data_ptr(), b.contiguous().const_data_ptr(), a.nbytes()) == 0;
   }
