@@ -78,21 +78,13 @@ std::vector<Completion> Engine::generate(std::vector<Request> requests,
   std::vector<Completion> completions;
   Scheduler scheduler(config_, num_pages_, requests, stop_tokens_, completions);
   while (!scheduler.is_done()) {
-    const StepPlan& plan = scheduler.plan_step();
+    const StepPlan& plan = scheduler.schedule();
     const at::Tensor hidden_TD = decoder_.forward_paged(plan.batch, kv_);
     sample(plan, hidden_TD, scheduler);
-    scheduler.complete_step(drawn_, on_finished);
-    ++stats_.steps;
+    scheduler.retire(drawn_, on_finished);
     stats_.generated_tokens += static_cast<int64_t>(drawn_.size());
   }
-  for (const Request& request : requests) {
-    const auto length = static_cast<int64_t>(request.prompt.size());
-    stats_.prompt_tokens += length;
-    stats_.shared_prompt_tokens += (request.n - 1) * length;
-  }
-  stats_.recomputed_tokens += scheduler.stats().recomputed_tokens;
-  stats_.preemptions += scheduler.stats().preemptions;
-  stats_.peak_pages = std::max(stats_.peak_pages, scheduler.pages().peak_used());
+  add_to_stats(scheduler);
   return completions;
 }
 
@@ -131,6 +123,20 @@ void Engine::sample_row(float* logits_V, const SampledRow& row, const Scheduler&
     const int32_t sample = scheduler.sample_of(row.sequence + i);
     drawn_[row.first_draw + i] = sampler.draw(sampling_uniform(key, request.id, sample, position));
   }
+}
+
+void Engine::add_to_stats(const Scheduler& scheduler) {
+  const SchedulerStats& made = scheduler.stats();
+  stats_.prompt_tokens += made.prompt_tokens;
+  stats_.cached_prompt_tokens += made.cached_prompt_tokens;
+  stats_.recomputed_tokens += made.recomputed_tokens;
+  stats_.preemptions += made.preemptions;
+  stats_.steps += made.steps;
+  stats_.running_sum += made.running_sum;
+  stats_.waiting_sum += made.waiting_sum;
+  stats_.peak_running = std::max(stats_.peak_running, made.peak_running);
+  stats_.peak_waiting = std::max(stats_.peak_waiting, made.peak_waiting);
+  stats_.peak_pages = std::max(stats_.peak_pages, scheduler.pages().peak_used());
 }
 
 EngineStats Engine::take_stats() {

@@ -19,15 +19,17 @@ class Scheduler;
 struct SampledRow;
 struct StepPlan;
 
-/// Sums since the last take_stats(), but for the pages.
+/// Sums since the last take_stats(), but for the peaks and total_pages.
 struct EngineStats {
-  int64_t prompt_tokens = 0;         // of requests, each prompt once
-  int64_t shared_prompt_tokens = 0;  // that further samples read without computing them
+  int64_t prompt_tokens = 0;         // of all samples, each its whole prompt
+  int64_t cached_prompt_tokens = 0;  // of these, found in the cache: of another sample or request
   int64_t generated_tokens = 0;
   int64_t recomputed_tokens = 0;  // rows computed again after a preemption
-  int64_t steps = 0;              // forwards
   int64_t preemptions = 0;
-  int64_t peak_pages = 0;  // the most in use at one time
+  int64_t steps = 0;                          // forwards
+  int64_t running_sum = 0, peak_running = 0;  // sequences in the cache, over the forwards
+  int64_t waiting_sum = 0, peak_waiting = 0;  // sequences that are not, and not finished
+  int64_t peak_pages = 0;                     // the most in use at one time
   int64_t total_pages = 0;
 };
 
@@ -50,6 +52,7 @@ class Engine {
 
  private:
   void check(const std::vector<Request>& requests) const;
+  void add_to_stats(const Scheduler& scheduler);
   void sample(const StepPlan& plan, const at::Tensor& hidden_TD, const Scheduler& scheduler);
   void sample_row(float* logits_V, const SampledRow& row, const Scheduler& scheduler, Sampler& sampler);
 

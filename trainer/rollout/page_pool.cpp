@@ -20,7 +20,6 @@ int32_t PagePool::take() {
   word &= word - 1;
   references_[page] = 1;
   --num_free_;
-  peak_used_ = std::max(peak_used_, num_pages() - num_free_);
   return page;
 }
 

@@ -14,8 +14,6 @@ class PagePool {
 
   int64_t num_pages() const { return static_cast<int64_t>(references_.size()); }
   int64_t num_free() const { return num_free_; }
-  /// The most pages that were in use at one time.
-  int64_t peak_used() const { return peak_used_; }
   int32_t references(int32_t page) const { return references_[page]; }
 
   bool can_take(int64_t count) const { return count <= num_free_; }
@@ -34,7 +32,6 @@ class PagePool {
   std::vector<uint64_t> free_;  // one bit a page
   size_t lowest_ = 0;           // no word before this one has a free page
   int64_t num_free_ = 0;
-  int64_t peak_used_ = 0;
 };
 
 }  // namespace trireme::rollout

@@ -25,7 +25,7 @@ Scheduler::Scheduler(const RolloutConfig& config, int64_t num_pages, std::span<c
       requests_(requests),
       stop_tokens_(stop_tokens),
       completions_(completions),
-      pool_(num_pages),
+      cache_(num_pages, page_size_),
       progress_(requests.size()) {
   completions_.resize(requests.size());
   for (size_t r = 0; r < requests.size(); ++r) {
@@ -44,7 +44,7 @@ Scheduler::Scheduler(const RolloutConfig& config, int64_t num_pages, std::span<c
 
 // ---- what the next forward computes
 
-const StepPlan& Scheduler::plan_step() {
+const StepPlan& Scheduler::schedule() {
   models::ForwardBatch& batch = plan_.batch;
   batch.tokens.clear();
   batch.positions.clear();
@@ -55,13 +55,13 @@ const StepPlan& Scheduler::plan_step() {
   rows_left_ = max_rows_;
   short_of_pages_ = false;
 
-  keep_prompt_for_waiting();
   plan_decodes();
   plan_prefills();
   // What was preempted in this step would only be preempted again.
   if (!short_of_pages_ || batch.tokens.empty()) admit();
   batch.segments.resize(num_segments_);
   TRIREME_CHECK(!batch.tokens.empty(), "nothing to compute with {} sequences unfinished", num_unfinished_);
+  count_sequences();
   return plan_;
 }
 
@@ -94,51 +94,64 @@ void Scheduler::admit() {
     if (is_new && next_request_ == requests_.size()) return;
     const int32_t sequence = is_new ? progress_[next_request_].first_sequence : waiting_.front();
     const Sequence& s = sequences_[sequence];
-    Progress& progress = progress_[s.request];
-    if (progress.has_started && progress.prompt_pages.empty() && progress.num_running > 0) {
-      return;  // another sample is computing the prompt again: share it when it is there
-    }
-    if (!running_.empty() && !has_pages_for(s)) return;
+    const std::vector<PageRun> found = find(s);
+    if (!running_.empty() && !has_pages_for(s, found)) return;
     if (is_new) {
       ++next_request_;
     } else {
       waiting_.erase(waiting_.begin());
     }
-    start(sequence);
+    start(sequence, found);
     if (room_for(s) == 0 && !make_room(sequence)) continue;
     plan_rows(sequence, static_cast<int32_t>(std::min({int64_t{remaining(s)}, rows_left_, room_for(s)})));
   }
 }
 
+/// What stands on pages of all its tokens but the last.
+std::vector<PageRun> Scheduler::find(const Sequence& s) {
+  const std::vector<int32_t>&prompt = requests_[s.request].prompt, &sampled = response_of(s).tokens;
+  history_.assign(prompt.begin(), prompt.end());
+  history_.insert(history_.end(), sampled.begin(), sampled.end());
+  history_.pop_back();
+  return cache_.find(history_);
+}
+
 /// Pages for all of its tokens so far, one more for each sequence that starts with it, and one left for
 /// each that runs: so that it is not the next to be preempted.
-bool Scheduler::has_pages_for(const Sequence& s) const {
-  const Progress& progress = progress_[s.request];
-  const bool shares = !progress.prompt_pages.empty();
-  const int64_t starting = progress.has_started ? 1 : num_to_reserve(s);
-  const int64_t own = ceil_div(shares ? length(s) - prompt_length(s) : length(s), page_size_);
-  return pool_.can_take(own + starting + num_running_or_reserved());
+bool Scheduler::has_pages_for(const Sequence& s, std::span<const PageRun> found) const {
+  int64_t num_found = 0, num_idle = 0;  // idle pages that it reads are no longer to be had
+  for (const PageRun& run : found) {
+    num_found += run.length;
+    num_idle += cache_.is_idle(run.page);
+  }
+  const int64_t starting = progress_[s.request].has_started ? 1 : num_to_reserve(s);
+  const int64_t own = ceil_div(length(s) - num_found, page_size_);
+  return cache_.num_available() - num_idle >= own + starting + num_running_or_reserved();
 }
 
 int32_t Scheduler::num_to_reserve(const Sequence& s) const {
   return static_cast<int32_t>(std::min(requests_[s.request].n, max_running_ - num_running_or_reserved()));
 }
 
-void Scheduler::start(int32_t sequence) {
+void Scheduler::start(int32_t sequence, std::span<const PageRun> found) {
   Sequence& s = sequences_[sequence];
   Progress& progress = progress_[s.request];
   if (!progress.has_started) {
     progress.reserved = num_to_reserve(s);
     reserved_ += progress.reserved - 1;
   }
-  if (!progress.prompt_pages.empty()) {
-    for (const int32_t page : progress.prompt_pages) pool_.share(page);
-    s.pages = progress.prompt_pages;
-    s.spans = progress.prompt_spans;
-    s.computed = prompt_length(s);
-    s.seen = std::max(s.seen, s.computed);
+  for (const PageRun& run : found) {
+    cache_.share(run.page);
+    s.pages.push_back(run);
+    add_span(s, {run.page * page_size_, run.length});
+    s.computed += run.length;
   }
-  ++progress.num_running;
+  if (!s.has_started) {
+    s.has_started = true;
+    stats_.prompt_tokens += prompt_length(s);
+    stats_.cached_prompt_tokens += std::min(s.computed, prompt_length(s));
+  }
+  s.seen = std::max(s.seen, s.computed);
   insert_sorted(running_, sequence);
 }
 
@@ -155,9 +168,10 @@ void Scheduler::plan_rows(int32_t sequence, int32_t count) {
   const std::vector<int32_t>& sampled = response_of(s).tokens;
   const auto prompt_end = static_cast<int32_t>(prompt.size());
   for (int32_t position = s.computed; position < s.computed + count; ++position) {
-    batch.tokens.push_back(position < prompt_end ? prompt[position] : sampled[position - prompt_end]);
+    const int32_t token = position < prompt_end ? prompt[position] : sampled[position - prompt_end];
+    batch.tokens.push_back(token);
     batch.positions.push_back(position);
-    batch.slots.push_back(take_slot(s));
+    batch.slots.push_back(take_slot(s, token));
   }
   segment.spans.assign(s.spans.begin(), s.spans.end());
   stats_.recomputed_tokens += std::clamp(s.seen - s.computed, 0, count);
@@ -173,36 +187,52 @@ void Scheduler::plan_rows(int32_t sequence, int32_t count) {
   plan_.num_draws += num_draws;
 }
 
-int32_t Scheduler::take_slot(Sequence& s) {
+int32_t Scheduler::take_slot(Sequence& s, int32_t token) {
   if (s.room == 0) {
-    s.pages.push_back(pool_.take());
-    s.next_slot = s.pages.back() * page_size_;
+    s.pages.push_back({cache_.take(s.pages.empty() ? PageRun{} : s.pages.back()), 0});
     s.room = page_size_;
   }
-  if (s.spans.empty() || s.spans.back().slot + s.spans.back().length != s.next_slot) {
-    s.spans.push_back({s.next_slot, 0});
-  }
-  ++s.spans.back().length;
+  PageRun& last = s.pages.back();
+  const int32_t slot = last.page * page_size_ + last.length;
+  cache_.append(last.page, token);
+  add_span(s, {slot, 1});
+  ++last.length;
   --s.room;
-  return s.next_slot++;
+  return slot;
+}
+
+void Scheduler::add_span(Sequence& s, models::SlotSpan span) {
+  if (!s.spans.empty() && s.spans.back().slot + s.spans.back().length == span.slot) {
+    s.spans.back().length += span.length;
+  } else {
+    s.spans.push_back(span);
+  }
+}
+
+void Scheduler::count_sequences() {
+  const auto running = static_cast<int64_t>(running_.size()), waiting = num_unfinished_ - running;
+  ++stats_.steps;
+  stats_.running_sum += running;
+  stats_.waiting_sum += waiting;
+  stats_.peak_running = std::max(stats_.peak_running, running);
+  stats_.peak_waiting = std::max(stats_.peak_waiting, waiting);
 }
 
 // ---- pages
 
 int64_t Scheduler::room_for(const Sequence& s) const {
-  return s.room + pool_.num_free() * page_size_;
+  return s.room + cache_.num_available() * page_size_;
 }
 
-/// One free page for `sequence`, from the youngest if need be. False if that was `sequence` itself.
+/// One page for `sequence`, from the youngest if need be. False if that was `sequence` itself.
 bool Scheduler::make_room(int32_t sequence) {
-  while (!pool_.can_take(1)) {
-    if (drop_idle_prompt()) continue;
+  while (cache_.num_available() == 0) {
     const int32_t victim = running_.back();
     preempt_youngest();
     if (victim != sequence) continue;
-    // Alone and still short, for the page that a shared prompt leaves partly filled: start again from
-    // the first token, without gaps.
-    if (running_.empty()) drop_prompt(progress_[sequences_[sequence].request]);
+    // Alone and still short, for the pages that it reads only in part: start again from the first token,
+    // without gaps.
+    if (running_.empty()) cache_.forget_idle();
     return false;
   }
   return true;
@@ -212,66 +242,28 @@ void Scheduler::preempt_youngest() {
   const int32_t sequence = running_.back();
   running_.pop_back();
   Sequence& s = sequences_[sequence];
-  Progress& progress = progress_[s.request];
-  release_pages(s);
-  --progress.num_running;
+  const Progress& progress = progress_[s.request];
+  release_pages(s, s.computed);
   if (!progress.has_started) reserved_ -= progress.reserved - 1;
   insert_sorted(waiting_, sequence);
   short_of_pages_ = true;
   ++stats_.preemptions;
 }
 
-void Scheduler::release_pages(Sequence& s) {
-  for (const int32_t page : s.pages) pool_.give_back(page);
-  s.pages.clear();
+/// Pages with positions below `num_kept` can still be found, until their room is needed.
+void Scheduler::release_pages(Sequence& s, int32_t num_kept) {
+  for (int32_t position = s.computed; !s.pages.empty(); s.pages.pop_back()) {
+    position -= s.pages.back().length;
+    cache_.give_back(s.pages.back().page, position < num_kept);
+  }
   s.spans.clear();
   s.computed = s.room = 0;
 }
 
-/// Gives back a prompt that only waiting samples could use. False if there is none.
-bool Scheduler::drop_idle_prompt() {
-  for (auto it = waiting_.rbegin(); it != waiting_.rend(); ++it) {
-    Progress& progress = progress_[sequences_[*it].request];
-    if (progress.num_running > 0 || progress.prompt_pages.empty()) continue;
-    drop_prompt(progress);
-    return true;
-  }
-  return false;
-}
-
-void Scheduler::drop_prompt(Progress& progress) {
-  for (const int32_t page : progress.prompt_pages) pool_.give_back(page);
-  progress.prompt_pages.clear();
-  progress.prompt_spans.clear();
-}
-
-/// Keeps the prompt's pages for samples to come; `s` has computed it in an earlier step.
-void Scheduler::keep_prompt(Progress& progress, const Sequence& s) {
-  int32_t left = prompt_length(s);
-  for (const models::SlotSpan& span : s.spans) {
-    if (left == 0) break;
-    progress.prompt_spans.push_back({span.slot, std::min(span.length, left)});
-    left -= progress.prompt_spans.back().length;
-  }
-  progress.prompt_pages.assign(s.pages.begin(), s.pages.begin() + ceil_div(prompt_length(s), page_size_));
-  for (const int32_t page : progress.prompt_pages) pool_.share(page);
-}
-
-/// A prompt that was dropped and is computed again by one sample serves the next one in line too.
-void Scheduler::keep_prompt_for_waiting() {
-  if (waiting_.empty()) return;
-  Progress& progress = progress_[sequences_[waiting_.front()].request];
-  if (!progress.has_started || !progress.prompt_pages.empty() || progress.num_running == 0) return;
-  for (int64_t j = 0; j < requests_[sequences_[waiting_.front()].request].n; ++j) {
-    const Sequence& s = sequences_[progress.first_sequence + j];
-    if (s.computed >= prompt_length(s)) return keep_prompt(progress, s);
-  }
-}
-
 // ---- what was drawn
 
-void Scheduler::complete_step(std::span<const SampledToken> drawn,
-                              const std::function<void(const Completion&)>& on_finished) {
+void Scheduler::retire(std::span<const SampledToken> drawn,
+                       const std::function<void(const Completion&)>& on_finished) {
   for (const SampledRow& row : plan_.sampled_rows) {
     if (progress_[sequences_[row.sequence].request].has_started) {
       accept(row.sequence, drawn[row.first_draw]);
@@ -288,18 +280,17 @@ void Scheduler::complete_step(std::span<const SampledToken> drawn,
 
 /// The first tokens of a request's samples: all were drawn from the prompt's last row.
 void Scheduler::start_samples(const SampledRow& row, std::span<const SampledToken> drawn) {
-  const Sequence& first = sequences_[row.sequence];
-  Progress& progress = progress_[first.request];
+  Progress& progress = progress_[sequences_[row.sequence].request];
   progress.has_started = true;
   reserved_ -= progress.reserved - 1;
-  if (row.num_draws > 1) keep_prompt(progress, first);
+  const std::vector<PageRun> prompt = sequences_[row.sequence].pages;  // nothing is computed behind it yet
   int32_t num_started = 1;
   for (int32_t j = 0; j < row.num_draws; ++j) {
     const int32_t sequence = row.sequence + j;
     accept(sequence, drawn[j]);
     if (j == 0 || sequences_[sequence].is_finished) continue;
     if (num_started < progress.reserved) {
-      start(sequence);
+      start(sequence, prompt);
       ++num_started;
     } else {
       insert_sorted(waiting_, sequence);
@@ -321,12 +312,9 @@ void Scheduler::accept(int32_t sequence, const SampledToken& drawn) {
 void Scheduler::finish(Sequence& s) {
   Progress& progress = progress_[s.request];
   s.is_finished = true;
-  if (!s.pages.empty()) --progress.num_running;  // one that ends with its first token may never have run
-  release_pages(s);
+  release_pages(s, prompt_length(s));  // what it sampled is of no use to others
   --num_unfinished_;
-  if (--progress.num_unfinished > 0) return;
-  drop_prompt(progress);
-  finished_requests_.push_back(s.request);
+  if (--progress.num_unfinished == 0) finished_requests_.push_back(s.request);
 }
 
 }  // namespace trireme::rollout

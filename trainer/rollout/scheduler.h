@@ -4,12 +4,14 @@
 // A sequence is one sample of a request. Sequences are numbered request by request, sample by sample;
 // a lower number is older and goes first. Of a new request only the first sequence runs: when its
 // prompt is computed, all n samples draw their first token from the prompt's last row, and the others
-// start from there. They share the prompt's pages, the partly filled last one too: spans say how far
-// each sequence may read, so only the first one writes on behind the prompt, the others take a page
-// of their own, and nothing is copied.
+// start from there, on the prompt's pages.
 //
-// When pages run out, the youngest running sequence gives its own back and waits. Later it is computed
-// again with its sampled tokens as if they were prompt, and goes on: nothing is drawn twice.
+// A sequence that starts computes only what the prefix cache does not hold, and at least its last token,
+// whose row of logits is wanted. It may read pages that an older sequence fills in the same forward: each
+// layer writes the keys of all rows before any row reads.
+//
+// When pages run out, the youngest running sequence gives its own back and waits. Later it goes on with
+// its sampled tokens as if they were prompt, from the pages that still stand: nothing is drawn twice.
 //
 // Not thread-safe.
 #pragma once
@@ -21,7 +23,7 @@
 #include <vector>
 
 #include "trainer/models/forward_batch.h"
-#include "trainer/rollout/page_pool.h"
+#include "trainer/rollout/prefix_cache.h"
 #include "trainer/rollout/request.h"
 #include "trainer/rollout/rollout_config.h"
 #include "trainer/rollout/sampler.h"
@@ -44,8 +46,13 @@ struct StepPlan {
 };
 
 struct SchedulerStats {
-  int64_t recomputed_tokens = 0;
+  int64_t prompt_tokens = 0;         // of sequences that started, each its whole prompt
+  int64_t cached_prompt_tokens = 0;  // of these, found on pages
+  int64_t recomputed_tokens = 0;     // rows computed again after a preemption
   int64_t preemptions = 0;
+  int64_t steps = 0;
+  int64_t running_sum = 0, peak_running = 0;  // sequences, over the steps
+  int64_t waiting_sum = 0, peak_waiting = 0;
 };
 
 class Scheduler {
@@ -58,38 +65,35 @@ class Scheduler {
   bool is_done() const { return num_unfinished_ == 0; }
 
   /// The next forward, at least one row. Valid until the next call.
-  const StepPlan& plan_step();
+  const StepPlan& schedule();
 
   /// Takes the plan's draws, in their order, and lets finished sequences go.
   /// `on_finished` gets each request whose samples are all finished by now.
-  void complete_step(std::span<const SampledToken> drawn,
-                     const std::function<void(const Completion&)>& on_finished);
+  void retire(std::span<const SampledToken> drawn, const std::function<void(const Completion&)>& on_finished);
 
   const Request& request_of(int32_t sequence) const { return requests_[sequences_[sequence].request]; }
   int32_t sample_of(int32_t sequence) const { return sequences_[sequence].sample; }
   /// How many tokens the sequence has sampled: the position of the next one.
   int64_t num_sampled(int32_t sequence) const { return response_of(sequences_[sequence]).tokens.size(); }
 
-  const PagePool& pages() const { return pool_; }
+  const PrefixCache& pages() const { return cache_; }
   const SchedulerStats& stats() const { return stats_; }
 
  private:
   struct Sequence {
     int32_t request = 0, sample = 0;
     int32_t computed = 0;                 // positions whose keys and values lie in the cache
-    int32_t next_slot = 0, room = 0;      // where the next position goes, and how many fit there
+    int32_t room = 0;                     // slots left on the last page, if it is its own to write on
     int32_t seen = 0;                     // the most that computed has ever been
-    std::vector<int32_t> pages;           // one reference each
-    std::vector<models::SlotSpan> spans;  // of positions 0 .. computed - 1
-    bool is_finished = false;
+    std::vector<PageRun> pages;           // positions 0 .. computed - 1, one reference a page
+    std::vector<models::SlotSpan> spans;  // the same, in slots
+    bool has_started = false, is_finished = false;
   };
   struct Progress {  // of a request
     int32_t first_sequence = 0;
-    int32_t num_unfinished = 0, num_running = 0;
-    int32_t reserved = 0;               // sequences that may run once the prompt is computed
-    bool has_started = false;           // its first tokens are drawn
-    std::vector<int32_t> prompt_pages;  // kept for samples to come: one reference each
-    std::vector<models::SlotSpan> prompt_spans;
+    int32_t num_unfinished = 0;
+    int32_t reserved = 0;      // sequences that may run once the prompt is computed
+    bool has_started = false;  // its first tokens are drawn
   };
 
   Response& response_of(const Sequence& s) const { return completions_[s.request].responses[s.sample]; }
@@ -102,19 +106,18 @@ class Scheduler {
   void plan_decodes();
   void plan_prefills();
   void admit();
-  bool has_pages_for(const Sequence& s) const;
+  std::vector<PageRun> find(const Sequence& s);
+  bool has_pages_for(const Sequence& s, std::span<const PageRun> found) const;
   int32_t num_to_reserve(const Sequence& s) const;
-  void start(int32_t sequence);
+  void start(int32_t sequence, std::span<const PageRun> found);
   void plan_rows(int32_t sequence, int32_t count);
-  int32_t take_slot(Sequence& s);
+  int32_t take_slot(Sequence& s, int32_t token);
+  void add_span(Sequence& s, models::SlotSpan span);
+  void count_sequences();
 
   bool make_room(int32_t sequence);
   void preempt_youngest();
-  void release_pages(Sequence& s);
-  bool drop_idle_prompt();
-  void drop_prompt(Progress& progress);
-  void keep_prompt(Progress& progress, const Sequence& s);
-  void keep_prompt_for_waiting();
+  void release_pages(Sequence& s, int32_t num_kept);
 
   void start_samples(const SampledRow& row, std::span<const SampledToken> drawn);
   void accept(int32_t sequence, const SampledToken& drawn);
@@ -126,17 +129,18 @@ class Scheduler {
   const std::vector<bool>& stop_tokens_;
   std::vector<Completion>& completions_;
 
-  PagePool pool_;
+  PrefixCache cache_;
   std::vector<Sequence> sequences_;
   std::vector<Progress> progress_;
-  std::vector<int32_t> running_,
-      waiting_;  // sequences, ascending; requests that never ran are behind next_request_
+  // Sequences, ascending; requests that never ran are behind next_request_.
+  std::vector<int32_t> running_, waiting_;
   std::vector<int32_t> finished_requests_;  // in this step
   size_t next_request_ = 0;                 // the first that has never been admitted
   int64_t num_unfinished_ = 0;              // sequences
   int64_t reserved_ = 0;                    // sequences to come of running prompts
   int64_t rows_left_ = 0;                   // of this step's budget
   bool short_of_pages_ = false;             // in this step
+  std::vector<int32_t> history_;            // scratch of find()
   StepPlan plan_;
   size_t num_segments_ = 0;  // of the plan under way; segments keep their memory
   SchedulerStats stats_;

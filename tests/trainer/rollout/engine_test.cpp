@@ -290,8 +290,8 @@ TEST(Engine, CountsTokensStepsAndPages) {
                   [&](const Completion& c) { finished.push_back(c.id); });
   EXPECT_EQ(finished, (std::vector<int64_t>{8, 7}));
   const EngineStats stats = engine.take_stats();
-  EXPECT_EQ(stats.prompt_tokens, 22);
-  EXPECT_EQ(stats.shared_prompt_tokens, 60);
+  EXPECT_EQ(stats.prompt_tokens, 82);
+  EXPECT_EQ(stats.cached_prompt_tokens, 60);
   EXPECT_EQ(stats.generated_tokens, 43);
   EXPECT_EQ(stats.steps, 10);
   EXPECT_EQ(stats.preemptions, 0);

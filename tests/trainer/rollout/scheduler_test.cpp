@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 
 #include "trainer/rollout/philox.h"
 
@@ -30,39 +31,47 @@ class HashModel {
  public:
   explicit HashModel(int64_t num_slots) : slots_(num_slots) {}
 
-  /// Writes every row, checks what every row can see; returns the history that ends in each row.
+  /// Writes every row, then checks what every row can see, as each layer of a decoder does it; returns the
+  /// history that ends in each row.
   std::vector<uint64_t> forward(const models::ForwardBatch& batch) {
     std::vector<uint64_t> out(batch.num_rows());
-    int32_t row = batch.num_rows();
-    // Last segment first: nothing may lean on another segment of the same forward.
-    for (auto it = batch.segments.rbegin(); it != batch.segments.rend(); ++it) {
-      const models::Segment& segment = *it;
-      row -= segment.length;
+    std::set<int32_t> written;
+    int32_t row = 0;
+    for (const models::Segment& segment : batch.segments) {
       EXPECT_EQ(segment.row, row);
-      std::vector<int32_t> visible;
-      for (const models::SlotSpan& span : segment.spans) {
-        EXPECT_GT(span.length, 0);
-        for (int32_t i = 0; i < span.length; ++i) visible.push_back(span.slot + i);
-      }
-      EXPECT_EQ(visible.size(), static_cast<size_t>(segment.position + segment.length));
-      for (int32_t i = 0; i < segment.length; ++i) {
+      const std::vector<int32_t> visible = visible_slots(segment);
+      for (int32_t i = 0; i < segment.length; ++i, ++row) {
         const int32_t position = segment.position + i;
-        EXPECT_EQ(batch.positions[row + i], position);
-        EXPECT_EQ(batch.slots[row + i], visible[position]);
+        EXPECT_EQ(batch.positions[row], position);
+        EXPECT_EQ(batch.slots[row], visible[position]);
+        EXPECT_TRUE(written.insert(visible[position]).second) << "two rows write one slot";
         const uint64_t before = position == 0 ? 0 : slots_[visible[position - 1]].history;
-        slots_[visible[position]] = {position, before, mix(before, batch.tokens[row + i])};
-        out[row + i] = slots_[visible[position]].history;
+        slots_[visible[position]] = {position, before, mix(before, batch.tokens[row])};
+        out[row] = slots_[visible[position]].history;
       }
+    }
+    EXPECT_EQ(row, batch.num_rows());
+    for (const models::Segment& segment : batch.segments) {
+      const std::vector<int32_t> visible = visible_slots(segment);
       for (size_t p = 0; p < visible.size(); ++p) {
         EXPECT_EQ(slots_[visible[p]].position, static_cast<int32_t>(p));
         EXPECT_EQ(slots_[visible[p]].before, p == 0 ? 0 : slots_[visible[p - 1]].history);
       }
     }
-    EXPECT_EQ(row, 0);
     return out;
   }
 
  private:
+  static std::vector<int32_t> visible_slots(const models::Segment& segment) {
+    std::vector<int32_t> visible;
+    for (const models::SlotSpan& span : segment.spans) {
+      EXPECT_GT(span.length, 0);
+      for (int32_t i = 0; i < span.length; ++i) visible.push_back(span.slot + i);
+    }
+    EXPECT_EQ(visible.size(), static_cast<size_t>(segment.position + segment.length));
+    return visible;
+  }
+
   struct Slot {
     int32_t position = -1;
     uint64_t before = 0, history = 0;
@@ -80,6 +89,12 @@ std::vector<Request> random_requests(std::mt19937& random, int count) {
     requests[r].max_new_tokens = 1 + random() % 20;
     requests[r].prompt.resize(1 + random() % 40);
     for (int32_t& token : requests[r].prompt) token = random() % kVocabSize;
+    if (r > 0 && random() % 2) {  // begins as another one does, or is the same
+      const auto& other = requests[random() % r].prompt;
+      auto& prompt = requests[r].prompt;
+      std::copy_n(other.begin(), random() % (std::min(other.size(), prompt.size()) + 1), prompt.begin());
+      if (random() % 4 == 0) prompt = other;
+    }
   }
   return requests;
 }
@@ -101,7 +116,7 @@ struct Outcome {
   std::vector<Completion> completions;
   std::vector<int64_t> finished;  // ids, in order
   SchedulerStats stats;
-  int64_t rows = 0, steps = 0, free_pages = 0, peak_pages = 0, most_segments = 0, most_rows = 0;
+  int64_t rows = 0, steps = 0, available_pages = 0, peak_pages = 0, most_segments = 0, most_rows = 0;
 };
 
 Outcome run(const RolloutConfig& config, int64_t num_pages, const std::vector<Request>& requests,
@@ -110,7 +125,7 @@ Outcome run(const RolloutConfig& config, int64_t num_pages, const std::vector<Re
   HashModel model(num_pages * config.page_size);
   Scheduler scheduler(config, num_pages, requests, stop, out.completions);
   while (!scheduler.is_done()) {
-    const StepPlan& plan = scheduler.plan_step();
+    const StepPlan& plan = scheduler.schedule();
     const auto histories = model.forward(plan.batch);
     std::vector<SampledToken> drawn;
     for (const SampledRow& row : plan.sampled_rows) {
@@ -120,14 +135,14 @@ Outcome run(const RolloutConfig& config, int64_t num_pages, const std::vector<Re
                          -1.0f, 2.0f});
       }
     }
-    scheduler.complete_step(drawn, [&](const Completion& c) { out.finished.push_back(c.id); });
+    scheduler.retire(drawn, [&](const Completion& c) { out.finished.push_back(c.id); });
     out.rows += plan.batch.num_rows();
     out.most_rows = std::max(out.most_rows, plan.batch.num_rows());
     out.most_segments = std::max(out.most_segments, static_cast<int64_t>(plan.batch.segments.size()));
     if (++out.steps > 100000 || testing::Test::HasFailure()) break;
   }
   out.stats = scheduler.stats();
-  out.free_pages = scheduler.pages().num_free();
+  out.available_pages = scheduler.pages().num_available();
   out.peak_pages = scheduler.pages().peak_used();
   return out;
 }
@@ -173,7 +188,7 @@ TEST(Scheduler, MakesTheSameTokensUnderAnyLimits) {
     ASSERT_FALSE(HasFailure()) << "seed " << seed;
     expect_right(out, requests, stop);
     ASSERT_FALSE(HasFailure()) << "seed " << seed;
-    ASSERT_EQ(out.free_pages, num_pages) << "pages leaked, seed " << seed;
+    ASSERT_EQ(out.available_pages, num_pages) << "pages leaked, seed " << seed;
     ASSERT_LE(out.most_rows, config.max_num_batched_tokens);
     ASSERT_LE(out.most_segments, config.max_num_seqs);
     std::vector<int64_t> finished = out.finished;
@@ -187,6 +202,20 @@ TEST(Scheduler, MakesTheSameTokensUnderAnyLimits) {
   EXPECT_GT(recomputed, 1000);
 }
 
+/// The tokens that nobody else has computed: a trie of the prompts, and every response behind it.
+int64_t rows_needed(const std::vector<Request>& requests, const std::vector<Completion>& completions) {
+  std::set<std::vector<int32_t>> histories;
+  int64_t rows = 0;
+  for (size_t r = 0; r < requests.size(); ++r) {
+    const auto& prompt = requests[r].prompt;
+    for (size_t length = 1; length < prompt.size(); ++length)
+      histories.insert({prompt.begin(), prompt.begin() + length});
+    ++rows;  // the last token of each prompt
+    for (const Response& response : completions[r].responses) rows += response.tokens.size() - 1;
+  }
+  return rows + static_cast<int64_t>(histories.size());
+}
+
 TEST(Scheduler, ComputesEveryTokenOnceWherePagesSuffice) {
   const auto stop = stop_at({3});
   for (uint32_t seed = 0; seed < 100; ++seed) {
@@ -197,12 +226,8 @@ TEST(Scheduler, ComputesEveryTokenOnceWherePagesSuffice) {
     config.max_num_seqs = 1 + random() % 20;  // also fewer than one request's samples
     config.max_num_batched_tokens = 1 + random() % 60;
     const Outcome out = run(config, 60 * 16, requests, stop);
-    int64_t rows = 0;
-    for (size_t r = 0; r < requests.size(); ++r) {
-      rows += static_cast<int64_t>(requests[r].prompt.size());
-      for (const Response& response : out.completions[r].responses) rows += response.tokens.size() - 1;
-    }
-    ASSERT_EQ(out.rows, rows) << seed;
+    // A last token that another prompt goes on from was computed already, and is once more.
+    ASSERT_LE(out.rows, rows_needed(requests, out.completions)) << seed;
     ASSERT_EQ(out.stats.preemptions, 0);
     ASSERT_EQ(out.stats.recomputed_tokens, 0);
   }
@@ -219,13 +244,13 @@ TEST(Scheduler, DecodesGoOnWhileALongPromptIsComputedInChunks) {
   HashModel model(1024);
   Scheduler scheduler(config, 1024 / config.page_size, requests, stop, completions);
   for (int step = 0; step < 10; ++step) {
-    const StepPlan& plan = scheduler.plan_step();
+    const StepPlan& plan = scheduler.schedule();
     model.forward(plan.batch);
     ASSERT_EQ(plan.batch.segments.size(), 2u);
     EXPECT_EQ(plan.batch.segments[0].length, 1);  // the decode, or the prompt of one token
     EXPECT_EQ(plan.batch.segments[1].length, 3);
     EXPECT_EQ(plan.sampled_rows.size(), step == 9 ? 2u : 1u);
-    scheduler.complete_step(std::vector<SampledToken>(plan.sampled_rows.size()), {});
+    scheduler.retire(std::vector<SampledToken>(plan.sampled_rows.size()), {});
   }
 }
 
