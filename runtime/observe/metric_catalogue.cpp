@@ -17,15 +17,16 @@ void add_spread(std::vector<MetricInfo>& table, const std::string& name, const s
 }
 
 void add_training(std::vector<MetricInfo>& table) {
-  table.insert(table.end(),
-               {{"training/global_step", "steps", "The step that these numbers belong to, from 1"},
-                {"training/epoch", "epochs", "Which pass over the training data, from 0"},
-                {"training/rollout_probs_diff_mean", "probability",
-                 "Mean difference, over response tokens, between the probability that rollout recorded and "
-                 "the one that the "
-                 "actor computes for the same token before its update"},
-                {"training/rollout_probs_diff_max", "probability", "Greatest of those differences"},
-                {"training/rollout_probs_diff_std", "probability", "Standard deviation of those differences"}});
+  table.insert(
+      table.end(),
+      {{"training/global_step", "steps", "The step that these numbers belong to, from 1"},
+       {"training/epoch", "epochs", "Which pass over the training data, from 0"},
+       {"training/rollout_probs_diff_mean", "probability",
+        "Mean difference, over the response tokens of a step's first update, between the probability "
+        "that rollout recorded and the one that the actor computes for the same token"},
+       {"training/rollout_probs_diff_max", "probability",
+        "Greatest of those differences; exactly 0 on CPUs, where both compute the same bits"},
+       {"training/rollout_probs_diff_std", "probability", "Standard deviation of those differences"}});
 }
 
 void add_critic(std::vector<MetricInfo>& table) {

@@ -22,6 +22,7 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 
+#include "trainer/models/instruction_set.h"
 #include "trainer/models/packed_gemm.h"
 #include "trainer/models/packed_linear.h"
 
@@ -150,7 +151,8 @@ int main(int argc, char** argv) {
   const at::NoGradGuard no_gradients;
   const std::string kind = argc > 1 ? argv[1] : "both", model = argc > 2 ? argv[2] : "both";
   const int64_t only_rows = argc > 3 ? std::atoll(argv[3]) : 0;
-  std::printf("kernels: %s; memory read %.1f GB/s\n", trireme::models::gemm_kernel_set(), read_limit() / 1e9);
+  std::printf("kernels: %s; memory read %.1f GB/s\n",
+              trireme::models::name_of(trireme::models::instruction_set()), read_limit() / 1e9);
   const std::vector<Case> qwen{{"qkv", 1152, 896},
                                {"o", 896, 896},
                                {"gate_up", 9728, 896},

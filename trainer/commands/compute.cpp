@@ -7,7 +7,9 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 #include "trainer/models/cpu_kernels.h"
+#include "trainer/models/instruction_set.h"
 
 namespace trireme::commands {
 
@@ -30,6 +32,17 @@ void pin_matrix_products() {
   const std::string set = models::cpu_kernels().name;
   if (set == "avx512") ::setenv("MKL_CBWR", "AVX512,STRICT", 0);
   if (set == "avx2") ::setenv("MKL_CBWR", "AVX2,STRICT", 0);
+}
+
+void agree_on_instruction_set(pipeline::StageRunner& stages, comm::Communicator& world) {
+  models::InstructionSet widest{};
+  stages.run("setup", [&] { widest = models::widest_instruction_set(); });
+  const auto common = static_cast<models::InstructionSet>(
+      world.all_reduce_scalar(static_cast<double>(widest), comm::ReduceOp::min));
+  if (common < widest)
+    log::info("computes with {} kernels, the widest that all ranks have; this one has {}",
+              models::name_of(common), models::name_of(widest));
+  models::use_instruction_set(common);
 }
 
 }  // namespace trireme::commands

@@ -5,6 +5,7 @@
 
 #include <c10/core/Device.h>
 
+#include "runtime/pipeline/stage.h"
 #include "runtime/plan/rank_env.h"
 
 namespace trireme::commands {
@@ -15,5 +16,9 @@ at::Device choose_device(const std::string& wish, const plan::RankEnv& env);
 
 /// A row of a matrix product gets the same bits in any batch. Must come before the first product.
 void pin_matrix_products();
+
+/// All ranks take the widest instruction set that each of them has, so that they compute the same bits.
+/// Before any weight is packed. Collective over: world.
+void agree_on_instruction_set(pipeline::StageRunner& stages, comm::Communicator& world);
 
 }  // namespace trireme::commands

@@ -32,6 +32,7 @@ RowJob::RowJob(const std::string& input, const std::string& output, const std::s
       device_(at::kCPU),
       output_(output) {
   together("setup", true, [&] { device_ = choose_device(wish, plan::RankEnv::from_environment()); });
+  agree_on_instruction_set(stages_, session_.world());
   const bool first = session_.rank() == 0;
   // One rank finds the mistakes, then the others read.
   together("input", first, [&] {

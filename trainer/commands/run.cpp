@@ -51,6 +51,7 @@ ExitStatus run_rank(const plan::RankEnv& env, plan::RankPage& page) {
   pipeline::StageRunner stages(session.world(), [&](const std::string& stage, bool begins) {
     if (begins) page.set_stage(stage);
   });
+  agree_on_instruction_set(stages, session.world());
   std::shared_ptr<const text::Tokenizer> tokenizer;
   data::ProblemSet problems;
   std::unique_ptr<rewards::Reward> reward;

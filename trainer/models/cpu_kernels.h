@@ -107,7 +107,7 @@ struct CpuKernels {
                         float* entropy);
 };
 
-/// The widest set that this machine has; TRIREME_CPU_KERNELS narrows it (packed_gemm.h has more sets).
+/// Those of instruction_set() (instruction_set.h).
 const CpuKernels& cpu_kernels();
 
 }  // namespace trireme::models

@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <string>
 
 #include "runtime/base/error.h"
+#include "trainer/models/instruction_set.h"
 #include "trainer/models/packed_gemm_kernels.h"
 
 namespace trireme::models {
@@ -24,33 +24,22 @@ struct Scratch {
   ~Scratch() { std::free(memory); }
 };
 
-const GemmKernels& choose() {
-  const char* wish = std::getenv("TRIREME_CPU_KERNELS");
-  const std::string limit = wish ? wish : "amx";
-  const char* const names[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx"};
-  int allowed = -1;
-  for (int i = 0; i < 5; ++i)
-    if (limit == names[i]) allowed = i;
-  if (allowed < 0)
-    fail(ErrorCode::invalid_config,
-         "TRIREME_CPU_KERNELS={}: must be portable, avx2, avx512, avx512_bf16 or amx", limit);
+const GemmKernels& kernels() {
 #if defined(__x86_64__)
-  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
-                          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-                          __builtin_cpu_supports("avx512vl");
-  const bool has_bf16 = has_avx512 && __builtin_cpu_supports("avx512bf16");
-  if (allowed >= 4 && has_bf16 && amx_permitted()) return amx::kGemmKernels;
-  if (allowed >= 3 && has_bf16) return avx512_bf16::kGemmKernels;
-  if (allowed >= 2 && has_avx512) return avx512::kGemmKernels;
-  if (allowed >= 1 && has_avx2) return avx2::kGemmKernels;
+  switch (instruction_set()) {
+    case InstructionSet::amx:
+      return amx::kGemmKernels;
+    case InstructionSet::avx512_bf16:
+      return avx512_bf16::kGemmKernels;
+    case InstructionSet::avx512:
+      return avx512::kGemmKernels;
+    case InstructionSet::avx2:
+      return avx2::kGemmKernels;
+    case InstructionSet::portable:
+      break;
+  }
 #endif
   return portable::kGemmKernels;
-}
-
-const GemmKernels& kernels() {
-  static const GemmKernels& chosen = choose();
-  return chosen;
 }
 
 // Words [rows][words] -> panel [word][kColumns]; what lies beyond rows is zero. In blocks that stay in the
@@ -167,10 +156,6 @@ void gemm(const PackedMatrix& weight, const GemmRows& rows, int64_t panel_begin,
   task.out_element = rows.out_element;
   task.large = weight.bytes() > kLargeBytes;
   (task.element == Element::f32 ? kernels().f32 : kernels().bf16)(task);
-}
-
-const char* gemm_kernel_set() {
-  return kernels().name;
 }
 
 void* gemm_scratch(int64_t bytes) {

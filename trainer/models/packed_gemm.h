@@ -67,8 +67,4 @@ struct GemmRows {
 /// Writes the columns of panels [begin, end) of out, on this thread.
 void gemm(const PackedMatrix& weight, const GemmRows& rows, int64_t panel_begin, int64_t panel_end);
 
-/// The arithmetic chosen for this process: "portable", "avx2", "avx512", "avx512_bf16" or "amx". The widest
-/// that the machine has; TRIREME_CPU_KERNELS narrows it.
-const char* gemm_kernel_set();
-
 }  // namespace trireme::models

@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 #include "runtime/tensors/sequence_exchange.h"
 #include "trainer/algorithms/advantages.h"
 #include "trainer/data/order.h"
@@ -43,12 +44,18 @@ observe::Metrics OnlineStep::run(int64_t step, int64_t total_steps, int64_t take
     stages.run("ref", session.has(Role::reference), [&] { reference_log_probs(groups); });
   }
   stages.run("exchange", [&] { groups = send_to(roles.actor, std::move(groups)); });
-  // With one update a step the policy that is updated is the one that sampled.
-  if (updates_per_step() > 1) stages.run("old_log_prob", is_actor, [&] { old_log_probs(groups); });
+  if (recomputes_old_log_probs()) stages.run("old_log_prob", is_actor, [&] { old_log_probs(groups); });
   stages.run("adv", is_actor, [&] { advantages(groups); });
   stages.run("update_actor", is_actor, [&] { update_actor(groups, step, total_steps); });
   stages.run("update_weights", [&] { publish_weights(context_.models, session); });
-  return metrics_.reduce(session.world());
+  const observe::Metrics result = metrics_.reduce(session.world());
+  const auto apart = result.find("training/rollout_probs_diff_max");
+  if (context_.models.is_exact() && session.rank() == 0 && apart != result.end() && apart->second > 0)
+    log::warn(
+        "rollout and training should give the same bits here, and differ by {} in a probability: please "
+        "report",
+        apart->second);
+  return result;
 }
 
 int64_t OnlineStep::updates_per_step() const {
@@ -173,12 +180,14 @@ void OnlineStep::update_actor(std::vector<Group>& groups, int64_t step, int64_t 
         return std::partition_point(groups.begin(), groups.end(),
                                     [&](const Group& group) { return group.id < id; });
       };
-      update_mini_batch(std::span<Group>(below(first), below(first + mini_batch_size_)), lr);
+      update_mini_batch(std::span<Group>(below(first), below(first + mini_batch_size_)), lr,
+                        epoch == 0 && first == 0);
     }
 }
 
-// One optimizer update: gradients of this rank's micro-batches, summed over ranks.
-void OnlineStep::update_mini_batch(std::span<Group> groups, double lr) {
+// One optimizer update: gradients of this rank's micro-batches, summed over ranks. Before the `first` the
+// actor is the policy that sampled.
+void OnlineStep::update_mini_batch(std::span<Group> groups, double lr, bool first) {
   RoleModels& models = context_.models;
   comm::Communicator& ranks = context_.session.group(Role::actor);
   const at::Device device = models.actor->device();
@@ -217,7 +226,8 @@ void OnlineStep::update_mini_batch(std::span<Group> groups, double lr) {
     const at::Tensor sampled =
         tokens([](const Sample& s, int64_t t) { return s.rollout_log_probs[static_cast<size_t>(t)]; });
     const at::Tensor old =
-        updates_per_step() > 1
+        models.is_exact() ? sampled
+        : recomputes_old_log_probs()
             ? tokens([](const Sample& s, int64_t t) { return s.old_log_probs[static_cast<size_t>(t)]; })
             : log_probs.detach();
     auto policy = losses::policy_loss(log_probs, old, advantages, weights, share, constants);
@@ -240,7 +250,8 @@ void OnlineStep::update_mini_batch(std::span<Group> groups, double lr) {
       metrics_.sum("actor/entropy_loss", part * bonus.item<double>());
     }
     loss.backward();
-    const at::Tensor apart = (old.exp() - sampled.exp()).abs();
+    if (!first) continue;
+    const at::Tensor apart = (log_probs.detach().exp() - sampled.exp()).abs();
     metrics_.mean("training/rollout_probs_diff_mean", apart.mean().item<double>(),
                   static_cast<double>(micro.num_pairs()));
     metrics_.max("training/rollout_probs_diff_max", apart.max().item<double>());

@@ -26,6 +26,10 @@ class OnlineStep {
   /// sits out those that are not its roles'. Returns the metrics of all ranks, the same everywhere.
   observe::Metrics run(int64_t step, int64_t total_steps, int64_t taken);
 
+  /// Several updates a step are held against the policy that sampled. Rollout's log-probabilities are that
+  /// policy's wherever rollout and training compute the same bits; elsewhere the actor has a stage for them.
+  bool recomputes_old_log_probs() const { return !context_.models.is_exact() && updates_per_step() > 1; }
+
  private:
   std::vector<Group> generate(int64_t step, int64_t taken);
   void score(std::vector<Group>& groups);
@@ -33,7 +37,7 @@ class OnlineStep {
   void old_log_probs(std::vector<Group>& groups);
   void advantages(std::vector<Group>& groups);
   void update_actor(std::vector<Group>& groups, int64_t step, int64_t total_steps);
-  void update_mini_batch(std::span<Group> groups, double lr);
+  void update_mini_batch(std::span<Group> groups, double lr, bool first);
 
   std::vector<Group> send_to(const std::vector<int>& ranks, std::vector<Group> groups);
   int64_t updates_per_step() const;

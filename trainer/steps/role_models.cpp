@@ -36,6 +36,9 @@ RoleModels make_role_models(const models::DecoderShape& shape, at::ScalarType co
   RoleModels result;
   result.shape = shape;
   result.compute_dtype = compute_dtype;
+  result.device = device;
+  if (!device.is_cpu())
+    result.inexact_because = "on a GPU a row of a matrix product is rounded differently in another batch";
   if (session.has(Role::actor)) {
     result.actor_parameters = std::make_unique<models::ParameterSet>(specs, device);
     result.actor_parameters->enable_gradients();

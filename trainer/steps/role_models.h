@@ -16,6 +16,11 @@ struct RoleModels {
   models::DecoderShape shape;
   std::string generation_config;  // the text that model.path brings, carried into checkpoints
   at::ScalarType compute_dtype = at::kFloat;
+  at::Device device = at::kCPU;
+  /// Why rollout may give a token another log-probability than the actor's forward; empty where both give the
+  /// same bits. The same on all ranks.
+  std::string inexact_because;
+  bool is_exact() const { return inexact_because.empty(); }
 
   // On actor ranks.
   std::unique_ptr<models::ParameterSet> actor_parameters;

@@ -58,6 +58,7 @@ void save(const std::string& folder, const RunState& state, RoleModels& models,
                     {"problems", state.num_problems},
                     {"fingerprint", fmt::format("{:016x}", state.fingerprint)}};
     json["optimizer_updates"] = models.optimizer->updates();
+    json["kernels"] = state.kernels;
     json["reference"] = state.reference;
     json["results"] = state.results;
     files::write_atomically(trainer / "state.json", json.dump(2) + "\n");
@@ -85,6 +86,7 @@ RunState read_state(const std::string& folder, uint64_t seed) {
     state.num_problems = data.at("problems").get<int64_t>();
     state.fingerprint = std::stoull(data.at("fingerprint").get<std::string>(), nullptr, 16);
     state.optimizer_updates = json.at("optimizer_updates").get<int64_t>();
+    state.kernels = json.value("kernels", "");
     state.reference = json.at("reference").get<std::string>();
     state.results = json.at("results").get<std::map<std::string, double>>();
   } catch (const std::exception& error) {

@@ -24,6 +24,7 @@ struct RunState {
   int64_t num_problems = 0;  // to train on
   uint64_t fingerprint = 0;  // of their contents and order (data::fingerprint)
   int64_t optimizer_updates = 0;
+  std::string kernels;                    // the instruction set that computed it; empty on a GPU
   std::map<std::string, double> results;  // eval_before, eval_after_sft, seconds so far, ...
   std::string
       reference;  // a checkpoint's folder name ("sft") that holds the reference's weights; empty: model.path

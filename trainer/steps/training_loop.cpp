@@ -15,6 +15,7 @@
 #include "trainer/data/order.h"
 #include "trainer/data/prompt_tokens.h"
 #include "trainer/evaluation/evaluate.h"
+#include "trainer/models/instruction_set.h"
 #include "trainer/steps/online_step.h"
 #include "trainer/steps/sft_step.h"
 #include "trainer/weights/hf_checkpoint.h"
@@ -44,6 +45,7 @@ TrainingLoop::TrainingLoop(StepContext& context, LoopConfig config, plan::RankPa
   state_.seed = context.seed;
   state_.num_problems = static_cast<int64_t>(context.problems.train.size());
   state_.fingerprint = data::fingerprint(context.problems.train);
+  if (context.models.device.is_cpu()) state_.kernels = models::name_of(models::instruction_set());
 }
 
 TrainingLoop::~TrainingLoop() = default;
@@ -88,6 +90,12 @@ void TrainingLoop::start() {
   if (folder) {
     state_ = read_state(*folder, context_.seed);
     require_same_data(*folder, state_, fresh);
+    if (!state_.kernels.empty() && !fresh.kernels.empty() && state_.kernels != fresh.kernels)
+      print(fmt::format(
+          "note: {} was computed with {} kernels, this run has {}: it goes on as well, but not with the "
+          "same bits (TRIREME_CPU_KERNELS={} gives those, where the machines have it)",
+          *folder, state_.kernels, fresh.kernels, state_.kernels));
+    state_.kernels = fresh.kernels;
   }
   make_optimizer(state_.phase == "sft" ? config_.sft.optim : config_.actor.optim);
   if (!folder) return;
@@ -175,6 +183,9 @@ bool TrainingLoop::main_phase() {
   } else {
     online = std::make_unique<OnlineStep>(context_, config_.data, config_.rollout, config_.algorithm,
                                           config_.actor);
+    if (online->recomputes_old_log_probs())
+      print(fmt::format("the actor computes old log-probabilities again (timing_s/old_log_prob): {}",
+                        context_.models.inexact_because));
     phase.step = [&](int64_t step, int64_t total) { return online->run(step, total, state_.taken); };
     phase.batch_size = config_.data.train_batch_size;
     phase.total_steps = trainer.total_training_steps > 0

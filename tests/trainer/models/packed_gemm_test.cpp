@@ -1,4 +1,5 @@
 #include "trainer/models/packed_gemm.h"
+#include "trainer/models/instruction_set.h"
 
 #include <gtest/gtest.h>
 
@@ -108,7 +109,8 @@ TEST(PackedGemm, EqualsTheSumInDoubles) {
             size += std::abs(product);
           }
           ASSERT_NEAR(out[static_cast<size_t>(r * shape.n + c)], sum, 1e-6 * size + 1e-30)
-              << gemm_kernel_set() << ' ' << shape.n << 'x' << shape.k << " row " << r << " column " << c;
+              << name_of(instruction_set()) << ' ' << shape.n << 'x' << shape.k << " row " << r << " column "
+              << c;
         }
     }
 }
@@ -126,7 +128,8 @@ TEST(PackedGemm, ARowHasTheSameBitsAloneAndAmongAnyOthers) {
           if (first + rows > kRows) continue;
           const auto part = run(matrix, x, first, rows, &bias);
           ASSERT_TRUE(same_bits(part.data(), all.data() + first * n, rows * n))
-              << gemm_kernel_set() << ' ' << n << 'x' << k << ": rows " << first << " to " << first + rows;
+              << name_of(instruction_set()) << ' ' << n << 'x' << k << ": rows " << first << " to "
+              << first + rows;
         }
     }
 }

@@ -1,6 +1,8 @@
 // Steps on two and three MPI ranks, held against the same step on one rank.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/linalg_vector_norm.h>
 
@@ -106,6 +108,54 @@ TEST(Steps, SeveralMiniBatchesAndEpochsClipAgainstTheOldPolicy) {
   EXPECT_GT(std::abs(metrics_one.at("actor/ppo_kl")), 1e-4);  // the policy moved between updates
   EXPECT_NEAR(metrics_many.at("actor/ppo_kl"), metrics_one.at("actor/ppo_kl"),
               2e-2 * std::abs(metrics_one.at("actor/ppo_kl")));
+}
+
+bool has_stage(SmallRank& rank, const std::string& name) {
+  const auto times = rank.stages.times_over_ranks();
+  return std::any_of(times.begin(), times.end(), [&](const auto& stage) { return stage.first == name; });
+}
+
+TEST(Steps, RolloutsLogProbabilitiesAreTheActorsOwnBitForBit) {
+  SmallRun run;
+  run.actor.ppo_mini_batch_size = 4;  // two updates a step, the second against a policy that has moved
+  run.rollout.sampling.temperature = 0.8;
+  run.rollout.max_num_seqs = 5;
+  const auto env = plan::RankEnv::from_environment();
+  placement::RoleRanks apart = everyone(env.num_ranks);
+  apart.rollout = {env.num_ranks - 1};
+  for (const auto dtype : {at::kFloat, at::kBFloat16})
+    for (const auto& roles : {everyone(env.num_ranks), apart}) {
+      SmallRank rank(run, env, roles, dtype);
+      for (int64_t step = 0; step < 3; ++step) {
+        const auto metrics = online(rank, run, step);
+        EXPECT_EQ(metrics.at("training/rollout_probs_diff_max"), 0.0) << "step " << step;
+        EXPECT_EQ(metrics.at("training/rollout_probs_diff_mean"), 0.0);
+      }
+      EXPECT_FALSE(has_stage(rank, "old_log_prob"));
+    }
+}
+
+TEST(Steps, WhereRolloutIsNotTheActorOldLogProbabilitiesAreComputedAgain) {
+  SmallRun run;
+  run.actor.ppo_mini_batch_size = 3;
+  run.actor.ppo_epochs = 2;
+  const auto env = plan::RankEnv::from_environment();
+  SmallRank exact(run, env, everyone(env.num_ranks)), inexact(run, env, everyone(env.num_ranks));
+  inexact.models.inexact_because = "this test says so";
+  for (int64_t step = 0; step < 2; ++step) {
+    online(exact, run, step);
+    online(inexact, run, step);
+  }
+  EXPECT_FALSE(has_stage(exact, "old_log_prob"));
+  EXPECT_TRUE(has_stage(inexact, "old_log_prob"));
+  // On the CPU both ways come to the same numbers, so nothing else may have changed.
+  EXPECT_EQ(exact.models.actor_parameters->checksum(), inexact.models.actor_parameters->checksum());
+
+  run.actor.ppo_mini_batch_size = 0;
+  run.actor.ppo_epochs = 1;
+  inexact.stages.reset();
+  online(inexact, run, 2);
+  EXPECT_FALSE(has_stage(inexact, "old_log_prob"));  // one update: the policy that is updated has sampled
 }
 
 }  // namespace
