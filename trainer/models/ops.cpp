@@ -17,6 +17,7 @@
 #include "trainer/models/cpu_kernels.h"
 #include "trainer/models/packed_linear.h"
 #include "trainer/models/reference_ops.h"
+#include "trainer/models/weight_gradient.h"
 
 namespace trireme::models {
 namespace {
@@ -319,12 +320,14 @@ at::Tensor Weight::times(const at::Tensor& x, const Weight* bias, at::ScalarType
 
 at::Tensor Weight::back(const at::Tensor& grad_y) const {
   // Packing the matrix must be worth its while.
-  if (packed && grad_y.scalar_type() == at::kBFloat16 && grad_y.size(0) >= 256) return packed_grad_x(grad_y, value);
+  if (packed && grad_y.size(0) >= 256) return packed_grad_x(grad_y, value);
   return at::mm(grad_y, value);
 }
 
 void Weight::accumulate(const at::Tensor& grad_y, const at::Tensor& x) const {
-  if (grad_y.scalar_type() == at::kFloat)
+  if (grad_y.is_cpu())
+    add_weight_gradient(grad_y, x.stride(1) == 1 ? x : x.contiguous(), gradient);
+  else if (grad_y.scalar_type() == at::kFloat)
     gradient.addmm_(grad_y.t(), x);
   else
     gradient.add_(at::mm(grad_y.t(), x));
