@@ -12,6 +12,7 @@ using Arguments = std::vector<std::string>;
 
 int run(const Arguments& arguments);
 int plan(const Arguments& arguments);
+int topo(const Arguments& arguments);
 int config(const Arguments& arguments);
 int docs(const Arguments& arguments);
 int version();

@@ -11,6 +11,7 @@ const std::vector<Command>& all_commands() {
   static const std::vector<Command> commands{
       {"run", "CONFIG [key=value ...]", "check the configuration, start the ranks, watch them", run},
       {"plan", "CONFIG [key=value ...]", "show which rank would get which CPUs, GPU and roles", plan},
+      {"topo", "", "show this machine's GPUs, HCAs and CPUs, and how ranks would be bound to them", topo},
       {"config", "check|show|explain ...", "check or show a configuration, explain a key", config},
       {"tokenize", "--model DIR ...", "texts and conversations to token ids, and back", hand_on},
       {"score", "--model DIR ...", "log-probabilities of given texts", hand_on},

@@ -74,7 +74,7 @@ int hand_on(const Arguments& arguments) {
     become(words, process::environment_without(is_ours, {"TRIREME_RANK=0", "TRIREME_NUM_RANKS=1"}));
   std::vector<std::string> threads;
   if (!std::getenv("OMP_NUM_THREADS")) {
-    const auto cpus = topology::discover("", topology::allowed_cpus()).num_cpus();
+    const auto cpus = topology::discover(topology::SysFiles()).num_cpus();
     threads.push_back(fmt::format("OMP_NUM_THREADS={}", std::max(1, cpus / ranks)));
   }
   become(backend.plain_command_line(static_cast<size_t>(ranks), words),

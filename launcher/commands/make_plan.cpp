@@ -19,9 +19,10 @@ constexpr bool kGpuBuild = false;
 }  // namespace
 
 topology::Machine machine_for(const config::RunConfig& config) {
-  auto machine = topology::discover("", topology::allowed_cpus());
+  const topology::SysFiles files;
+  auto machine = topology::discover(files);
   if (!kGpuBuild || config.run.device == "cpu") machine.gpus.clear();
-  machine.gpus = topology::visible_gpus(machine.gpus, std::getenv("CUDA_VISIBLE_DEVICES"));
+  machine.gpus = topology::visible_gpus(machine.gpus, topology::Settings::of_this_process(files));
   return machine;
 }
 

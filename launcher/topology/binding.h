@@ -9,9 +9,10 @@ namespace trireme::topology {
 
 struct Binding {
   std::vector<int> cpus;  // ascending
-  int memory_node = -1;   // preferred; -1: the CPUs belong to several, or the machine does not say
-  int gpu = -1;           // index into Machine::gpus
-  int threads = 1;        // that compute: one a core
+  int memory_node =
+      -1;           // preferred; -1: the CPUs belong to several, the machine does not say, or it is barred
+  int gpu = -1;     // index into Machine::gpus
+  int threads = 1;  // that compute: one a core
 };
 
 /// Local rank i gets GPU i (again from the first where ranks outnumber GPUs) and an even share of the cores

@@ -1,16 +1,11 @@
 #include "launcher/topology/machine.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <map>
-#include <optional>
+#include <cstdlib>
 #include <set>
 #include <sstream>
 
@@ -20,62 +15,71 @@
 namespace trireme::topology {
 namespace {
 
-namespace fs = std::filesystem;
+const char* const kHostName = "proc/sys/kernel/hostname";
+const char* const kStatus = "proc/self/status";
+const char* const kOnline = "sys/devices/system/cpu/online";
 
-// The first line of a file of /sys; nothing if it cannot be read, which is usual in containers.
-std::optional<std::string> first_line(const fs::path& path) {
-  std::ifstream in(path);
-  std::string line;
-  if (!in || !std::getline(in, line)) return std::nullopt;
-  return line;
+// "Cpus_allowed_list:\t0-31" of /proc/self/status
+std::optional<std::vector<int>> allowed_list(const SysFiles& files, const std::string& name) {
+  std::istringstream lines(files.text(kStatus).value_or(""));
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(name + ":\t")) return parse_cpu_list(line.substr(name.size() + 2));
+  return std::nullopt;
 }
 
-std::vector<std::string> entries(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    names.push_back(it->path().filename());
-  std::sort(names.begin(), names.end());
-  return names;
+std::vector<int> both(std::vector<int> a, const std::optional<std::vector<int>>& b) {
+  if (b) std::erase_if(a, [&](int value) { return std::find(b->begin(), b->end(), value) == b->end(); });
+  return a;
 }
 
-int number(const std::optional<std::string>& text, int otherwise) {
-  if (!text) return otherwise;
-  int value = otherwise;
-  std::from_chars(text->data(), text->data() + text->size(), value);
-  return value;
+// What Slurm or a container grants is the mask and the cpuset of this process.
+std::vector<int> find_allowed(const SysFiles& files) {
+  std::optional<std::vector<int>> online;
+  if (const auto text = files.line(kOnline)) online = parse_cpu_list(*text);
+  if (const auto mask = allowed_list(files, "Cpus_allowed_list")) return both(*mask, online);
+  for (const char* cpuset :
+       {"sys/fs/cgroup/cpuset.cpus.effective", "sys/fs/cgroup/cpuset/cpuset.effective_cpus",
+        "sys/fs/cgroup/cpuset/cpuset.cpus"})
+    if (const auto text = files.line(cpuset); text && !text->empty())
+      return both(parse_cpu_list(*text), online);
+  return online.value_or(std::vector<int>{});
 }
 
-// CPU -> memory node
-std::map<int, int> memory_nodes(const fs::path& root) {
-  std::map<int, int> node_of;
-  const fs::path nodes = root / "sys/devices/system/node";
-  for (const auto& name : entries(nodes)) {
-    if (!name.starts_with("node")) continue;
-    const int node = number(name.substr(4), -1);
-    const auto cpus = first_line(nodes / name / "cpulist");
-    if (node < 0 || !cpus) continue;
-    for (const int cpu : parse_cpu_list(*cpus)) node_of[cpu] = node;
+std::vector<MemoryNode> find_memory_nodes(const SysFiles& files) {
+  std::vector<MemoryNode> nodes;
+  const auto allowed = allowed_list(files, "Mems_allowed_list");
+  const std::string folder = "sys/devices/system/node";
+  for (const auto& name : files.entries(folder)) {
+    const auto cpus = name.starts_with("node") ? files.line(folder + "/" + name + "/cpulist") : std::nullopt;
+    if (!cpus) continue;
+    const int number = std::atoi(name.c_str() + 4);
+    nodes.push_back(
+        {.number = number,
+         .cpus = parse_cpu_list(*cpus),
+         .may_be_used = !allowed || std::find(allowed->begin(), allowed->end(), number) != allowed->end()});
   }
-  return node_of;
+  std::sort(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) { return a.number < b.number; });
+  return nodes;
 }
 
-std::vector<Core> find_cores(const fs::path& root, const std::vector<int>& allowed) {
-  const auto node_of = memory_nodes(root);
+std::vector<Core> find_cores(const SysFiles& files, const std::vector<MemoryNode>& nodes,
+                             const std::vector<int>& allowed) {
   const std::set<int> usable(allowed.begin(), allowed.end());
   std::set<int> taken;
   std::vector<Core> cores;
   for (const int cpu : usable) {
     if (taken.contains(cpu)) continue;
-    const fs::path topology = root / fmt::format("sys/devices/system/cpu/cpu{}/topology", cpu);
-    auto siblings = first_line(topology / "core_cpus_list");
-    if (!siblings) siblings = first_line(topology / "thread_siblings_list");
+    const auto topology = fmt::format("sys/devices/system/cpu/cpu{}/topology/", cpu);
+    auto siblings = files.line(topology + "core_cpus_list");
+    if (!siblings) siblings = files.line(topology + "thread_siblings_list");
     Core core;
     // A machine that does not tell its cores has one CPU per core.
     for (const int sibling : siblings ? parse_cpu_list(*siblings) : std::vector<int>{cpu})
       if (usable.contains(sibling) && taken.insert(sibling).second) core.cpus.push_back(sibling);
     if (core.cpus.empty()) core.cpus.push_back(cpu);
-    if (const auto node = node_of.find(cpu); node != node_of.end()) core.memory_node = node->second;
+    for (const auto& node : nodes)
+      if (std::find(node.cpus.begin(), node.cpus.end(), cpu) != node.cpus.end())
+        core.memory_node = node.number;
     cores.push_back(std::move(core));
   }
   std::stable_sort(cores.begin(), cores.end(),
@@ -83,45 +87,13 @@ std::vector<Core> find_cores(const fs::path& root, const std::vector<int>& allow
   return cores;
 }
 
-// Display and 3D controllers of NVIDIA; of AMD also what calls itself an accelerator.
-std::string gpu_vendor(const std::string& vendor, const std::string& device_class) {
-  const auto is = [&](std::initializer_list<const char*> classes) {
-    return std::any_of(classes.begin(), classes.end(),
-                       [&](const char* c) { return device_class.starts_with(c); });
-  };
-  if (vendor == "0x10de" && is({"0x0302", "0x0300"})) return "nvidia";
-  if (vendor == "0x1002" && is({"0x1200", "0x0380"})) return "amd";
-  return "";
-}
-
-std::vector<Gpu> find_gpus(const fs::path& root) {
-  std::vector<Gpu> gpus;
-  const fs::path devices = root / "sys/bus/pci/devices";
-  // A container sees the whole machine's /sys, but only its own GPUs here.
-  const fs::path own = root / "proc/driver/nvidia/gpus";
-  const bool has_own = fs::is_directory(own);
-  for (const auto& bus_id : entries(devices)) {
-    const fs::path device = devices / bus_id;
-    const auto vendor =
-        gpu_vendor(first_line(device / "vendor").value_or(""), first_line(device / "class").value_or(""));
-    if (vendor.empty()) continue;
-    if (vendor == "nvidia" && has_own && !fs::exists(own / bus_id)) continue;
-    Gpu& gpu = gpus.emplace_back();
-    gpu.bus_id = bus_id;
-    gpu.vendor = vendor;
-    gpu.memory_node = number(first_line(device / "numa_node"), -1);
-    gpu.cpus = parse_cpu_list(first_line(device / "local_cpulist").value_or(""));
-  }
-  return gpus;
-}
-
 // The container's share of CPU time (docker --cpus=2), which the affinity mask does not show.
-int find_cpu_limit(const fs::path& root) {
-  const fs::path cgroup = root / "sys/fs/cgroup";
-  std::string text = first_line(cgroup / "cpu.max").value_or("");
+int find_cpu_limit(const SysFiles& files) {
+  const std::string cgroup = "sys/fs/cgroup/";
+  std::string text = files.line(cgroup + "cpu.max").value_or("");
   if (text.empty())  // cgroups of version 1
-    text = first_line(cgroup / "cpu/cpu.cfs_quota_us").value_or("") + " " +
-           first_line(cgroup / "cpu/cpu.cfs_period_us").value_or("");
+    text = files.line(cgroup + "cpu/cpu.cfs_quota_us").value_or("") + " " +
+           files.line(cgroup + "cpu/cpu.cfs_period_us").value_or("");
   double quota = 0, period = 0;
   std::istringstream(text) >> quota >> period;  // "max 100000" leaves 0, as does "-1 100000" below
   return quota > 0 && period > 0 ? static_cast<int>(std::ceil(quota / period)) : 0;
@@ -135,6 +107,11 @@ int Machine::num_cpus() const {
   return count;
 }
 
+bool Machine::may_use_memory_of(int node) const {
+  return std::any_of(memory_nodes.begin(), memory_nodes.end(),
+                     [&](const MemoryNode& n) { return n.number == node && n.may_be_used; });
+}
+
 std::vector<int> allowed_cpus() {
   // Room for any kernel's mask: it refuses one that is smaller than its own.
   std::array<cpu_set_t, 16> mask{};
@@ -145,37 +122,19 @@ std::vector<int> allowed_cpus() {
   return cpus;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] ? name.data() : "localhost";
-}
-
-Machine discover(const std::string& root, const std::vector<int>& allowed) {
-  const fs::path base = root.empty() ? "/" : root;
-  return {.host = host_name(),
-          .cores = find_cores(base, allowed),
-          .gpus = find_gpus(base),
-          .cpu_limit = find_cpu_limit(base)};
-}
-
-std::vector<Gpu> visible_gpus(const std::vector<Gpu>& gpus, const char* visible_devices) {
-  if (!visible_devices) return gpus;
-  std::vector<Gpu> visible;
-  std::istringstream list(visible_devices);
-  std::string entry;
-  while (std::getline(list, entry, ',')) {
-    int index = -1;
-    const auto [stop, error] = std::from_chars(entry.data(), entry.data() + entry.size(), index);
-    const bool is_number = error == std::errc{} && stop == entry.data() + entry.size();
-    // CUDA itself ignores what follows the first device that does not exist.
-    if (is_number && (index < 0 || index >= static_cast<int>(gpus.size()))) break;
-    if (is_number) {
-      visible.push_back(gpus[index]);
-    } else if (visible.size() < gpus.size()) {
-      visible.push_back(gpus.size() == 1 ? gpus[0] : Gpu{});  // a UUID: which one it is, /sys does not say
-    }
-  }
-  return visible;
+Machine discover(const SysFiles& files, const std::optional<std::vector<int>>& allowed) {
+  Machine machine;
+  machine.host = files.line(kHostName).value_or("localhost");
+  machine.memory_nodes = find_memory_nodes(files);
+  auto cpus = allowed ? *allowed : find_allowed(files);
+  if (cpus.empty() && files.is_this_machine()) cpus = allowed_cpus();
+  machine.cores = find_cores(files, machine.memory_nodes, cpus);
+  machine.gpus = find_gpus(files);
+  machine.hcas = find_hcas(files);
+  machine.interfaces = find_interfaces(files);
+  machine.routes = find_routes(files);
+  machine.cpu_limit = find_cpu_limit(files);
+  return machine;
 }
 
 }  // namespace trireme::topology

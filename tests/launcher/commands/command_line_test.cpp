@@ -30,7 +30,7 @@ TEST_F(CommandLine, NamesTheNearestCommandAndOption) {
 }
 
 TEST_F(CommandLine, HelpsWithEachCommand) {
-  for (const char* command : {"run", "plan", "config", "docs"}) {
+  for (const char* command : {"run", "plan", "topo", "config", "docs"}) {
     const auto result = trireme({"help", command});
     EXPECT_EQ(result.status, 0) << command;
     EXPECT_NE(result.out.find(std::string("trireme ") + command), std::string::npos) << result.out;
