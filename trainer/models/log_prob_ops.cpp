@@ -16,6 +16,7 @@
 #include "runtime/base/error.h"
 #include "trainer/models/cpu_kernels.h"
 #include "trainer/models/ops.h"
+#include "trainer/models/row_blocks.h"
 
 namespace trireme::models {
 namespace {
@@ -56,10 +57,13 @@ Softmax softmax_of(const at::Tensor& hidden, const Weight& head, double temperat
     result.scaled = result.scaled.contiguous();
     result.lse = at::empty({hidden.size(0)}, at::kFloat);
     result.entropy = at::empty({hidden.size(0)}, at::kFloat);
-    cpu_kernels().softmax_stats(result.scaled.mutable_data_ptr<float>(),
-                                static_cast<float>(1.0 / temperature), hidden.size(0), result.scaled.size(1),
-                                result.lse.mutable_data_ptr<float>(),
-                                result.entropy.mutable_data_ptr<float>());
+    const int64_t vocab = result.scaled.size(1);
+    for_rows(hidden.size(0), vocab, [&](int64_t begin, int64_t end) {
+      cpu_kernels().softmax_stats(result.scaled.mutable_data_ptr<float>() + begin * vocab,
+                                  static_cast<float>(1.0 / temperature), end - begin, vocab,
+                                  result.lse.mutable_data_ptr<float>() + begin,
+                                  result.entropy.mutable_data_ptr<float>() + begin);
+    });
   } else {
     result.scaled = result.scaled * static_cast<float>(1.0 / temperature);
     result.lse = at::logsumexp(result.scaled, 1);

@@ -17,6 +17,7 @@
 #include "trainer/models/cpu_kernels.h"
 #include "trainer/models/packed_linear.h"
 #include "trainer/models/reference_ops.h"
+#include "trainer/models/row_blocks.h"
 #include "trainer/models/weight_gradient.h"
 
 namespace trireme::models {
@@ -80,9 +81,12 @@ struct RmsNormFunction : Function<RmsNormFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Weight* weight, double eps) {
     const at::Tensor out = at::empty_like(x);
     const at::Tensor inverse = at::empty({x.size(0)}, at::kFloat);
-    cpu_kernels().rms_norm(element_of(x), x.const_data_ptr(), weight->value.const_data_ptr(),
-                           static_cast<float>(eps), x.size(0), x.size(1), out.mutable_data_ptr(),
-                           inverse.mutable_data_ptr<float>());
+    const int64_t dim = x.size(1);
+    for_rows(x.size(0), dim, [&](int64_t begin, int64_t end) {
+      cpu_kernels().rms_norm(element_of(x), element(x, begin * dim), weight->value.const_data_ptr(),
+                             static_cast<float>(eps), end - begin, dim, element(out, begin * dim),
+                             inverse.mutable_data_ptr<float>() + begin);
+    });
     ctx->saved_data["weight"] = address_of(weight);
     ctx->save_for_backward({x, inverse});
     return out;
@@ -92,38 +96,36 @@ struct RmsNormFunction : Function<RmsNormFunction> {
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &x = saved[0], &inverse = saved[1];
     const at::Tensor grad = grads[0].contiguous(), grad_x = at::empty_like(x);
-    cpu_kernels().rms_norm_backward(element_of(x), x.const_data_ptr(), weight->value.const_data_ptr(),
-                                    inverse.const_data_ptr<float>(), grad.const_data_ptr(), x.size(0),
-                                    x.size(1), grad_x.mutable_data_ptr(),
-                                    weight->gradient.mutable_data_ptr<float>());
+    const int64_t dim = x.size(1);
+    add_over_rows(x.size(0), dim, weight->gradient, [&](int64_t begin, int64_t end, float* sums) {
+      const int64_t at = begin * dim;
+      cpu_kernels().rms_norm_backward(element_of(x), element(x, at), weight->value.const_data_ptr(),
+                                      inverse.const_data_ptr<float>() + begin, element(grad, at), end - begin,
+                                      dim, element(grad_x, at), sums);
+    });
     return {grad_x, at::Tensor(), at::Tensor()};
   }
 };
 
 // The heads of a row of qkv are rows of head_dim: q's with one weight, k's with another.
 struct QkNormFunction : Function<QkNormFunction> {
-  // Calls body(row, first head, number of heads, weight) for q and for k of each row.
-  template <typename Body>
-  static void for_each_part(int64_t rows, const AttentionDims& dims, const Weight* q_weight,
-                            const Weight* k_weight, const Body& body) {
-    for (int64_t row = 0; row < rows; ++row) {
-      body(row, int64_t{0}, dims.heads, q_weight);
-      body(row, dims.heads, dims.kv_heads, k_weight);
-    }
-  }
-
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& qkv, const Weight* q_weight,
                             const Weight* k_weight, const AttentionDims& dims, double eps) {
     const int64_t normed_heads = dims.heads + dims.kv_heads;
     const at::Tensor out = qkv.clone();
     const at::Tensor inverse = at::empty({qkv.size(0), normed_heads}, at::kFloat);
-    for_each_part(qkv.size(0), dims, q_weight, k_weight,
-                  [&](int64_t row, int64_t head, int64_t heads, const Weight* weight) {
-                    const int64_t at = row * qkv.size(1) + head * dims.head_dim;
-                    cpu_kernels().rms_norm(element_of(qkv), element(qkv, at), weight->value.const_data_ptr(),
-                                           static_cast<float>(eps), heads, dims.head_dim, element(out, at),
-                                           inverse.mutable_data_ptr<float>() + row * normed_heads + head);
-                  });
+    const auto norm = [&](int64_t row, int64_t head, int64_t heads, const Weight* weight) {
+      const int64_t at = row * qkv.size(1) + head * dims.head_dim;
+      cpu_kernels().rms_norm(element_of(qkv), element(qkv, at), weight->value.const_data_ptr(),
+                             static_cast<float>(eps), heads, dims.head_dim, element(out, at),
+                             inverse.mutable_data_ptr<float>() + row * normed_heads + head);
+    };
+    for_rows(qkv.size(0), qkv.size(1), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        norm(row, 0, dims.heads, q_weight);
+        norm(row, dims.heads, dims.kv_heads, k_weight);
+      }
+    });
     ctx->saved_data["q_weight"] = address_of(q_weight);
     ctx->saved_data["k_weight"] = address_of(k_weight);
     ctx->saved_data["heads"] = dims.heads;
@@ -139,15 +141,20 @@ struct QkNormFunction : Function<QkNormFunction> {
     const AttentionDims dims{ctx->saved_data["heads"].toInt(), ctx->saved_data["kv_heads"].toInt(),
                              ctx->saved_data["head_dim"].toInt()};
     const at::Tensor grad = grads[0].contiguous(), result = grad.clone();  // v's as it is
-    for_each_part(
-        qkv.size(0), dims, weight_at(ctx->saved_data["q_weight"]), weight_at(ctx->saved_data["k_weight"]),
-        [&](int64_t row, int64_t head, int64_t heads, const Weight* weight) {
-          const int64_t at = row * qkv.size(1) + head * dims.head_dim;
-          cpu_kernels().rms_norm_backward(element_of(qkv), element(qkv, at), weight->value.const_data_ptr(),
-                                          inverse.const_data_ptr<float>() + row * inverse.size(1) + head,
-                                          element(grad, at), heads, dims.head_dim, element(result, at),
-                                          weight->gradient.mutable_data_ptr<float>());
-        });
+    const auto retreat = [&](int64_t first_head, int64_t heads, const Weight* weight) {
+      add_over_rows(qkv.size(0), dims.head_dim, weight->gradient,
+                    [&](int64_t begin, int64_t end, float* sums) {
+                      for (int64_t row = begin; row < end; ++row) {
+                        const int64_t at = row * qkv.size(1) + first_head * dims.head_dim;
+                        cpu_kernels().rms_norm_backward(
+                            element_of(qkv), element(qkv, at), weight->value.const_data_ptr(),
+                            inverse.const_data_ptr<float>() + row * inverse.size(1) + first_head,
+                            element(grad, at), heads, dims.head_dim, element(result, at), sums);
+                      }
+                    });
+    };
+    retreat(0, dims.heads, weight_at(ctx->saved_data["q_weight"]));
+    retreat(dims.heads, dims.kv_heads, weight_at(ctx->saved_data["k_weight"]));
     return {result, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
@@ -156,16 +163,22 @@ struct SiluMulFunction : Function<SiluMulFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& gate_up) {
     const int64_t dim = gate_up.size(1) / 2;
     const at::Tensor out = at::empty({gate_up.size(0), dim}, gate_up.options());
-    cpu_kernels().silu_mul(element_of(gate_up), gate_up.const_data_ptr(), gate_up.size(0), dim,
-                           out.mutable_data_ptr());
+    for_rows(gate_up.size(0), 2 * dim, [&](int64_t begin, int64_t end) {
+      cpu_kernels().silu_mul(element_of(gate_up), element(gate_up, begin * 2 * dim), end - begin, dim,
+                             element(out, begin * dim));
+    });
     ctx->save_for_backward({gate_up});
     return out;
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const at::Tensor gate_up = ctx->get_saved_variables()[0], grad = grads[0].contiguous();
     const at::Tensor result = at::empty_like(gate_up);
-    cpu_kernels().silu_mul_backward(element_of(gate_up), gate_up.const_data_ptr(), grad.const_data_ptr(),
-                                    gate_up.size(0), gate_up.size(1) / 2, result.mutable_data_ptr());
+    const int64_t dim = gate_up.size(1) / 2;
+    for_rows(gate_up.size(0), 2 * dim, [&](int64_t begin, int64_t end) {
+      cpu_kernels().silu_mul_backward(element_of(gate_up), element(gate_up, begin * 2 * dim),
+                                      element(grad, begin * dim), end - begin, dim,
+                                      element(result, begin * 2 * dim));
+    });
     return {result};
   }
 };
@@ -227,6 +240,28 @@ RotaryTask rotary_task(const at::Tensor& qkv, const AttentionDims& dims, const B
   return task;
 }
 
+// Where slots are named, keys and values go there; else row r of each goes to row r.
+void run_rotary(const RotaryTask& all) {
+  const int64_t bytes = all.element == Element::f32 ? 4 : 2;
+  const auto at = [bytes](auto* base, int64_t elements) {
+    return static_cast<char*>(const_cast<void*>(static_cast<const void*>(base))) + elements * bytes;
+  };
+  for_rows(all.rows, all.qkv_stride, [&](int64_t begin, int64_t end) {
+    RotaryTask task = all;
+    task.rows = end - begin;
+    task.qkv = at(all.qkv, begin * all.qkv_stride);
+    task.q = at(all.q, begin * all.q_stride);
+    task.positions = all.positions + begin;
+    if (all.slots) {
+      task.slots = all.slots + begin;
+    } else {
+      task.keys = at(all.keys, begin * all.kv_stride);
+      task.values = at(all.values, begin * all.kv_stride);
+    }
+    cpu_kernels().rotary(task);
+  });
+}
+
 struct AttentionFunction : Function<AttentionFunction> {
   static AttentionForward task_of(const at::Tensor& rotated, const at::Tensor& out, const at::Tensor& lse,
                                   const AttentionDims& dims) {
@@ -252,7 +287,7 @@ struct AttentionFunction : Function<AttentionFunction> {
     rotary.keys = element(rotated, dims.heads * dims.head_dim);
     rotary.values = element(rotated, (dims.heads + dims.kv_heads) * dims.head_dim);
     rotary.q_stride = rotary.kv_stride = rotated.stride(0);
-    cpu_kernels().rotary(rotary);
+    run_rotary(rotary);
     const at::Tensor out = at::empty({rows, dims.heads * dims.head_dim}, qkv.options());
     const at::Tensor lse = at::empty({rows, dims.heads}, at::kFloat);
     AttentionForward task = task_of(rotated, out, lse, dims);
@@ -284,15 +319,18 @@ struct AttentionFunction : Function<AttentionFunction> {
     task.grad_values = grad_values.mutable_data_ptr<float>();
     run_attention_backward(task, batch->segments);
     const at::Tensor result = at::empty_like(rotated);
-    cpu_kernels().rotary_backward({.shape = task.forward.shape,
-                                   .element = task.forward.element,
-                                   .rows = rows,
-                                   .positions = saved[3].const_data_ptr<int32_t>(),
-                                   .table = saved[4].const_data_ptr<float>(),
-                                   .grad_q = task.grad_q,
-                                   .grad_keys = task.grad_keys,
-                                   .grad_values = task.grad_values,
-                                   .grad_qkv = result.mutable_data_ptr()});
+    const int64_t q_width = grad_q.size(1), kv_width = grad_keys.size(1), width = result.size(1);
+    for_rows(rows, width, [&](int64_t begin, int64_t end) {
+      cpu_kernels().rotary_backward({.shape = task.forward.shape,
+                                     .element = task.forward.element,
+                                     .rows = end - begin,
+                                     .positions = saved[3].const_data_ptr<int32_t>() + begin,
+                                     .table = saved[4].const_data_ptr<float>(),
+                                     .grad_q = task.grad_q + begin * q_width,
+                                     .grad_keys = task.grad_keys + begin * kv_width,
+                                     .grad_values = task.grad_values + begin * kv_width,
+                                     .grad_qkv = element(result, begin * width)});
+    });
     return {result, at::Tensor(), at::Tensor()};
   }
 };
@@ -398,7 +436,7 @@ at::Tensor attention_paged(const at::Tensor& qkv, const AttentionDims& dims, con
   rotary.values = kv.values.mutable_data_ptr();
   rotary.kv_stride = kv_width;
   rotary.slots = plan.batch->slots.data();
-  cpu_kernels().rotary(rotary);
+  run_rotary(rotary);
   const at::Tensor out = at::empty({rows, q_width}, qkv.options());
   AttentionForward task{};
   task.shape = kernel_shape(dims);
