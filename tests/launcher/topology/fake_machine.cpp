@@ -38,12 +38,20 @@ std::string printed(const char* format, auto... values) {
 
 FakeRoot::FakeRoot(const std::string& table) {
   static int count = 0;
-  root_ = fs::temp_directory_path() / printed("trireme-fake-%d-%d", ::getpid(), count++);
+  // Hundreds of small files: in memory if there is room.
+  const bool in_memory = ::access("/dev/shm", W_OK) == 0;
+  root_ = (in_memory ? fs::path("/dev/shm") : fs::temp_directory_path()) /
+          printed("trireme-fake-%d-%d", ::getpid(), count++);
   fs::create_directories(root_);
   std::istringstream lines(table);
-  for (std::string line; std::getline(lines, line);) {
-    line.resize(std::min(line.find('#'), line.size()));
-    if (line.find_first_not_of(" \t") != std::string::npos) read_line(line);
+  try {
+    for (std::string line; std::getline(lines, line);) {
+      line.resize(std::min(line.find('#'), line.size()));
+      if (line.find_first_not_of(" \t") != std::string::npos) read_line(line);
+    }
+  } catch (...) {
+    fs::remove_all(root_);
+    throw;
   }
 }
 
