@@ -1,9 +1,9 @@
 #include "launcher/commands/make_plan.h"
 
-#include <cstdlib>
+#include <algorithm>
 #include <filesystem>
 
-#include "launcher/topology/binding.h"
+#include "launcher/topology/host_plan.h"
 #include "runtime/base/error.h"
 #include "trainer/config/load.h"
 
@@ -18,16 +18,17 @@ constexpr bool kGpuBuild = false;
 
 }  // namespace
 
-topology::Machine machine_for(const config::RunConfig& config) {
+Host host_for(const config::RunConfig& config) {
   const topology::SysFiles files;
-  auto machine = topology::discover(files);
-  if (!kGpuBuild || config.run.device == "cpu") machine.gpus.clear();
-  machine.gpus = topology::visible_gpus(machine.gpus, topology::Settings::of_this_process(files));
-  return machine;
+  Host host{.machine = topology::discover(files), .settings = topology::Settings::of_this_process(files)};
+  auto& gpus = host.machine.gpus;
+  if (!kGpuBuild || config.run.device == "cpu") gpus.clear();
+  gpus = topology::visible_gpus(std::move(gpus), host.settings);
+  return host;
 }
 
-plan::LaunchPlan make_plan(const config::RunConfig& config, const topology::Machine& machine,
-                           int asked_ranks) {
+PlannedRun make_plan(const config::RunConfig& config, const Host& host, int asked_ranks) {
+  const topology::Machine& machine = host.machine;
   Mistakes mistakes;
   if (config.run.device == "cuda" && machine.gpus.empty())
     mistakes.add("run.device", kGpuBuild
@@ -45,21 +46,30 @@ plan::LaunchPlan make_plan(const config::RunConfig& config, const topology::Mach
   mistakes.throw_if_any("the run does not fit this machine:");
   config::check_ranks(config, num_ranks);
 
-  plan::LaunchPlan plan;
-  const auto bindings =
-      topology::bind(machine, num_ranks, num_gpus > 0, static_cast<int>(config.run.threads_per_rank));
+  const auto mine = topology::plan_host(machine, host.settings, {.num_hosts = 1}, num_ranks,
+                                        static_cast<int>(config.run.threads_per_rank));
+  PlannedRun planned;
   for (int rank = 0; rank < num_ranks; ++rank) {
-    const auto& binding = bindings[rank];
-    plan.ranks.push_back({.host = machine.host,
-                          .local_rank = rank,
-                          .cpus = binding.cpus,
-                          .memory_node = binding.memory_node,
-                          .gpu = binding.gpu,
-                          .gpu_bus_id = binding.gpu < 0 ? "" : machine.gpus[binding.gpu].bus_id,
-                          .threads = binding.threads,
-                          .environment = {}});
+    const auto& local = mine.ranks[rank];
+    const auto& binding = local.binding;
+    auto& r = planned.plan.ranks.emplace_back();
+    r.host = machine.host;
+    r.local_rank = rank;
+    r.cpus = binding.cpus;
+    r.memory_node = binding.memory_node;
+    r.gpu = binding.gpu;
+    r.gpu_bus_id = binding.gpu < 0 ? "" : machine.gpus[binding.gpu].bus_id;
+    r.port = local.port && num_gpus ? topology::port_name(machine, *local.port) : "";
+    r.threads = binding.threads;
+    for (const auto& list : {mine.variables, local.variables})
+      for (const auto& variable : list) r.environment[variable.name] = variable.value;
   }
-  return plan;
+  if (num_gpus) planned.warnings = mine.choice.warnings;
+  for (const auto& remark : mine.remarks)
+    if (remark.kind == topology::Remark::Kind::wrong)
+      planned.warnings.push_back(
+          fmt::format("{}={} ({}): {}", remark.name, remark.value, remark.source, remark.text));
+  return planned;
 }
 
 std::string program_folder() {

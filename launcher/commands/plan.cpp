@@ -17,8 +17,9 @@ int plan(const Arguments& arguments) {
   if (!parsed) return 0;
   const auto given = config_arguments(positional(*parsed), "plan");
   const auto config = config::load(given.path, given.overrides);
-  const auto machine = machine_for(config);
-  fmt::print("{}", plan_table(make_plan(config, machine, asked_ranks(*parsed)), config));
+  const auto planned = make_plan(config, host_for(config), asked_ranks(*parsed));
+  fmt::print("{}", plan_table(planned.plan, config));
+  for (const auto& warning : planned.warnings) fmt::print("warning: {}\n", warning);
   return 0;
 }
 

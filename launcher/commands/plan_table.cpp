@@ -26,15 +26,16 @@ std::string roles_of(int rank, const config::PlacementConfig& placement) {
 }  // namespace
 
 std::string plan_table(const plan::LaunchPlan& plan, const config::RunConfig& config) {
-  std::vector<std::array<std::string, 6>> rows{{"rank", "host", "cpus", "threads", "gpu", "roles"}};
+  std::vector<std::array<std::string, 7>> rows{{"rank", "host", "cpus", "threads", "gpu", "port", "roles"}};
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     const auto& r = plan.ranks[rank];
     const std::string gpu = r.gpu < 0 ? "-" : fmt::format("{} ({})", r.gpu, r.gpu_bus_id);
     const std::string node = r.memory_node < 0 ? "" : fmt::format(" (node {})", r.memory_node);
     rows.push_back({std::to_string(rank), r.host, topology::format_cpu_list(r.cpus) + node,
-                    std::to_string(r.threads), gpu, roles_of(static_cast<int>(rank), config.placement)});
+                    std::to_string(r.threads), gpu, r.port.empty() ? "-" : r.port,
+                    roles_of(static_cast<int>(rank), config.placement)});
   }
-  std::array<size_t, 6> widths{};
+  std::array<size_t, 7> widths{};
   for (const auto& row : rows)
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   std::string text;

@@ -8,7 +8,7 @@
 
 namespace trireme::commands {
 
-/// One line a rank: host, CPUs, threads, GPU, roles; and a heading.
+/// One line a rank: host, CPUs, threads, GPU, nearest port, roles; and a heading.
 std::string plan_table(const plan::LaunchPlan& plan, const config::RunConfig& config);
 
 }  // namespace trireme::commands

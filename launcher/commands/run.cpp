@@ -76,9 +76,9 @@ int run(const Arguments& arguments) {
   if (!parsed) return 0;
   const auto given = config_arguments(positional(*parsed), "run");
   const auto config = config::load(given.path, given.overrides);
-  const auto machine = machine_for(config);
-  process::Job job{.plan = make_plan(config, machine, asked_ranks(*parsed)),
-                   .guard = {program_folder() + "/trireme", "guard"}};
+  const auto host = host_for(config);
+  auto planned = make_plan(config, host, asked_ranks(*parsed));
+  process::Job job{.plan = std::move(planned.plan), .guard = {program_folder() + "/trireme", "guard"}};
   const auto replacement = (*parsed)["rank-program"].as<std::string>();
   job.plan.program = {
       replacement.empty() ? trainer_program() : std::filesystem::absolute(replacement).string(), "run"};
@@ -93,7 +93,10 @@ int run(const Arguments& arguments) {
   if (dry_run || parsed->count("verbose"))
     fmt::print(stderr, "{}{}\n", plan_table(job.plan, config),
                shell_line(backend.command_line(job.plan, job.guard)));
-  if (dry_run) return 0;
+  if (dry_run) {
+    for (const auto& warning : planned.warnings) fmt::print(stderr, "warning: {}\n", warning);
+    return 0;
+  }
 
   make_run_folder(folder);
   files::write_atomically(folder.path + "/config.toml", config::to_toml(config));
@@ -106,8 +109,9 @@ int run(const Arguments& arguments) {
 
   console::Console console(console::Style::of_this_process());
   console.err(fmt::format("trireme: {} {} on {}, {} {}", job.plan.ranks.size(),
-                          job.plan.ranks.size() == 1 ? "rank" : "ranks", machine.host,
+                          job.plan.ranks.size() == 1 ? "rank" : "ranks", host.machine.host,
                           folder.exists ? "continuing" : "run folder", relative_path(folder.path)));
+  for (const auto& warning : planned.warnings) console.err("trireme: warning: " + warning);
   return process::supervise(job, backend, console);
 }
 

@@ -16,6 +16,7 @@ std::vector<std::string> rank_environment(const plan::LaunchPlan& plan, const pl
       {"TRIREME_LOCAL_RANK", std::to_string(mine.local_rank)},
       {"TRIREME_ATTEMPT", std::to_string(plan.attempt)},
       {"TRIREME_GPU", std::to_string(mine.gpu)},
+      {"TRIREME_GPU_BUS_ID", mine.gpu_bus_id},
       {"TRIREME_RUN_DIR", guard.run_dir},
       {"TRIREME_PAGE", page},
   };

@@ -137,23 +137,21 @@ std::string plan_text(const Machine& machine, const HostPlan& plan) {
          format_cpu_list(binding.cpus), node_text(binding.memory_node), std::to_string(binding.threads)});
   }
   auto text = table(rows, "");
-  const auto section = [&](const char* heading, const std::vector<Row>& lines) {
-    if (!lines.empty()) text += fmt::format("\n{}\n{}", heading, table(lines, "  "));
-  };
   rows.clear();
   for (const auto& dropped : plan.choice.dropped)
     rows.push_back({port_name(machine, dropped.port), dropped.reason});
-  section("ports left out", rows);
-  rows.clear();
-  for (const auto& v : plan.variables) rows.push_back({fmt::format("{}={}", v.name, v.value), v.why});
-  if (!plan.ranks.empty())
-    for (const auto& v : plan.ranks[0].variables)
-      rows.push_back({fmt::format("{}=the rank's port", v.name), v.why});
-  section("set for ranks", rows);
-  rows.clear();
+  if (!rows.empty()) text += "\nports left out\n" + table(rows, "  ");
+
+  auto variables = plan.variables;
+  for (auto variable : plan.ranks.empty() ? std::vector<Variable>{} : plan.ranks[0].variables) {
+    variable.value = "the rank's port";
+    variables.push_back(variable);
+  }
+  if (!variables.empty()) text += "\nset for ranks\n";
+  for (const auto& v : variables) text += fmt::format("  {}={}\n      {}\n", v.name, v.value, v.why);
+  if (!plan.remarks.empty()) text += "\nalready set, and stays as it is\n";
   for (const auto& r : plan.remarks)
-    rows.push_back({fmt::format("{}={}", r.name, r.value), r.source, to_string(r.kind), r.text});
-  section("already set, and stays as it is", rows);
+    text += fmt::format("  {}={} ({})\n      {}: {}\n", r.name, r.value, r.source, to_string(r.kind), r.text);
   for (const auto& warning : plan.choice.warnings) text += "\nwarning: " + warning + "\n";
   return text;
 }

@@ -42,6 +42,7 @@ std::string to_json(const LaunchPlan& plan) {
                      {"memory_node", r.memory_node},
                      {"gpu", r.gpu},
                      {"gpu_bus_id", r.gpu_bus_id},
+                     {"port", r.port},
                      {"threads", r.threads},
                      {"environment", r.environment}});
   }
@@ -75,6 +76,7 @@ LaunchPlan launch_plan_from_json(const std::string& text, const std::string& whe
     r.memory_node = field<int>(entry, "memory_node", place);
     r.gpu = field<int>(entry, "gpu", place);
     r.gpu_bus_id = field<std::string>(entry, "gpu_bus_id", place);
+    r.port = field<std::string>(entry, "port", place);
     r.threads = field<int>(entry, "threads", place);
     r.environment = field<std::map<std::string, std::string>>(entry, "environment", place);
   }

@@ -15,6 +15,7 @@ struct RankPlan {
   int memory_node = -1;    // preferred, not forced; -1: none
   int gpu = -1;            // among the visible devices of the host in PCI order; -1: none
   std::string gpu_bus_id;  // "0000:3b:00.0", "" without a GPU
+  std::string port;        // of the nearest HCA, "mlx5_0:1"; "" without one
   int threads = 1;
   std::map<std::string, std::string> environment;  // set where the user has not set it
 
@@ -22,7 +23,7 @@ struct RankPlan {
 };
 
 struct LaunchPlan {
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;
 
   std::string run_dir;               // absolute
   std::vector<std::string> program;  // of a rank, absolute, with arguments

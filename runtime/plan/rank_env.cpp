@@ -39,6 +39,7 @@ RankEnv RankEnv::from_environment() {
   env.local_rank = number_from({"TRIREME_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}, 0);
   env.attempt = number_from({"TRIREME_ATTEMPT"}, 0);
   env.gpu = number_from({"TRIREME_GPU"}, -1);
+  env.gpu_bus_id = text_from("TRIREME_GPU_BUS_ID");
   env.run_dir = text_from("TRIREME_RUN_DIR");
   env.secret = text_from("TRIREME_SECRET");
   env.page = text_from("TRIREME_PAGE");

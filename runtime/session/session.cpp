@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <exception>
+#include <filesystem>
 #include <set>
 
 #include "runtime/base/error.h"
@@ -14,6 +15,7 @@
 #include "runtime/comm/mpi_communicator.h"
 #include "runtime/comm/nccl_communicator.h"
 #include "runtime/comm/staged_communicator.h"
+#include "runtime/plan/binding_check.h"
 
 namespace trireme::session {
 namespace {
@@ -30,6 +32,15 @@ std::string name_of(const placement::RoleRanks& roles, const std::vector<int>& r
   for (const placement::Role role : placement::kRoles)
     if (roles.of(role) == ranks) name += (name.empty() ? "" : "+") + std::string(to_string(role));
   return name;
+}
+
+// A rank that was started by hand has no plan. CPUs and memory that differ from it cost speed only.
+void check_binding(const plan::RankEnv& env) {
+  const auto path = plan::launch_plan_path(env.run_dir);
+  if (env.run_dir.empty() || !std::filesystem::exists(path)) return;
+  const auto plan = plan::load_launch_plan(path);
+  if (env.rank >= static_cast<int>(plan.ranks.size())) return;
+  for (const auto& difference : plan::binding_differences(plan.ranks[env.rank])) log::warn("{}", difference);
 }
 
 }  // namespace
@@ -83,18 +94,27 @@ struct Session::State {
     return opened.emplace_back(std::make_unique<comm::StagedCommunicator>(*comm::gpu_calls(), *host)).get();
   }
 
-  // "HOST PCI-ADDRESS" of every rank's GPU.
-  void learn_gpus() {
+  // "HOST PCI-ADDRESS" of every rank's GPU. Ours must be `planned`, unless that is empty: its HCAs, CPUs and
+  // memory were chosen for that one.
+  void learn_gpus(const std::string& planned) {
     comm::GpuCalls* calls = comm::gpu_calls();
     if (!calls)
       fail(ErrorCode::invalid_config,
            "this build has no GPU support; build the cuda preset, or set the device to cpu");
-    gpus = world->all_gather_strings(hosts[rank] + " " + calls->device_id(calls->current_device()));
+    const auto own = calls->device_id(calls->current_device());
+    if (!planned.empty() && !plan::is_same_device(own, planned))
+      fail(ErrorCode::invalid_config,
+           "this rank has the GPU {}, the plan says {}: is CUDA_DEVICE_ORDER other than PCI_BUS_ID, or a "
+           "list of "
+           "visible devices set after the plan was made?",
+           own, planned);
+    gpus = world->all_gather_strings(hosts[rank] + " " + own);
   }
 };
 
 Session::Session(const plan::RankEnv& env, const placement::RoleRanks& roles, comm::Device device)
     : state_(std::make_unique<State>()) {
+  check_binding(env);
   state_->roles = roles;
   if (env.num_ranks > 1) {
     state_->mpi = std::make_unique<comm::MpiThread>();
@@ -113,7 +133,7 @@ Session::Session(const plan::RankEnv& env, const placement::RoleRanks& roles, co
   for (int r = 0; r < state_->num_ranks; ++r) all[r] = r;
   state_->world = state_->open_host("world", all);
   state_->hosts = state_->world->all_gather_strings(host_name());
-  if (device == comm::Device::gpu) state_->learn_gpus();
+  if (device == comm::Device::gpu) state_->learn_gpus(env.gpu_bus_id);
   state_->open_groups(device);
 }
 

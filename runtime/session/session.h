@@ -19,7 +19,8 @@ class Session {
   /// (MPI ones through pinned memory where ranks share a GPU), and this rank's GPU must be the current
   /// one. A run of one rank needs no MPI and starts none.
   /// Throws: mpi if the job holds another number of ranks than `env` says; cuda, nccl; invalid_config if
-  /// `device` is gpu in a build without a GPU.
+  /// `device` is gpu in a build without a GPU, or this rank's GPU is not the one that the launch plan gives
+  /// it. CPUs or memory that are not as planned are warned of.
   Session(const plan::RankEnv& env, const placement::RoleRanks& roles, comm::Device device);
   /// Finalizes MPI (collective) unless an exception is being thrown through here or abort() was called: then
   /// it does not communicate, and the program must end with _exit().

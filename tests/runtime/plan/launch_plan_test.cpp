@@ -22,6 +22,7 @@ LaunchPlan two_ranks() {
                         .memory_node = 1,
                         .gpu = 1,
                         .gpu_bus_id = "0000:3b:00.0",
+                        .port = "mlx5_1:1",
                         .threads = 2,
                         .environment = {{"NCCL_DEBUG", "WARN"}}});
   return plan;
@@ -64,8 +65,8 @@ TEST(LaunchPlan, NamesTheFieldOfTheWrongType) {
 
 TEST(LaunchPlan, RefusesAnotherVersionAndWhatIsNoJson) {
   std::string text = to_json(two_ranks());
-  text.replace(text.find("\"version\": 1"), 12, "\"version\": 9");
-  EXPECT_EQ(error_of(text), "plan.json is of version 9, this program reads 1");
+  text.replace(text.find("\"version\": 2"), 12, "\"version\": 9");
+  EXPECT_EQ(error_of(text), "plan.json is of version 9, this program reads 2");
   EXPECT_EQ(error_of("{"), "plan.json is no JSON");
   EXPECT_EQ(error_of("[]"), "plan.json: expected an object that holds 'version'");
 }
