@@ -83,8 +83,25 @@ void add_rollout(std::vector<MetricInfo>& table) {
   table.insert(
       table.end(),
       {{"rollout/generated_tokens", "tokens", "Response tokens"},
-       {"rollout/preemptions", "sequences", "Sequences that gave their pages up and were computed again"},
-       {"rollout/pages_peak", "pages", "Most pages of the KV cache in use at once, on the rank with most"}});
+       {"rollout/num_running/mean", "sequences",
+        "Sequences with a place in the KV cache, over the forwards of all ranks; far below "
+        "rollout.max_num_seqs "
+        "while others wait, pages are short"},
+       {"rollout/num_running/max", "sequences", "Most of them at once on one rank"},
+       {"rollout/num_waiting/mean", "sequences",
+        "Sequences that are neither running nor finished, over the forwards of all ranks: above 0, more "
+        "rollout.max_num_seqs or pages would be used"},
+       {"rollout/num_waiting/max", "sequences", "Most of them at once on one rank"},
+       {"rollout/pages_peak", "pages", "Most pages of the KV cache in use at once, on the rank with most"},
+       {"rollout/pages_total", "pages", "Pages that the KV cache of one rank has"},
+       {"rollout/prefix_hit_rate", "fraction",
+        "Of the tokens of all samples' prompts, those found in the KV cache instead of computed: made for "
+        "another sample of the prompt or for another prompt that begins alike"},
+       {"rollout/preemptions", "sequences",
+        "Sequences that gave their pages up to others and went on later; many slow a step down: give the KV "
+        "cache more memory or lower rollout.max_num_seqs"},
+       {"rollout/recomputed_tokens", "tokens",
+        "Tokens whose keys and values were computed again after that, their pages having been reused"}});
 }
 
 struct StageText {

@@ -8,6 +8,7 @@
 #include "trainer/commands/row_job.h"
 #include "trainer/commands/row_options.h"
 #include "trainer/rollout/engine.h"
+#include "trainer/text/utf8.h"
 
 namespace trireme::commands {
 namespace {
@@ -23,12 +24,15 @@ constexpr const char* kSummary =
     "the input: {\"index\", \"sample\", \"ids\", \"text\", \"logprobs\", \"finish_reason\"}, and whatever "
     "else the row\n"
     "holds; logprobs[i] is that of ids[i] given what precedes it, of softmax(logits / temperature).\n"
+    "An answer that a stop string ended has it as \"stop_reason\"; its ids hold it, its text ends before "
+    "it.\n"
     "Samples depend on the seed and the row alone, not on the number of ranks.\n\n"
     "  trireme generate --model models/Qwen2.5-0.5B-Instruct --input prompts.jsonl --max-new-tokens 256\n";
 
 struct GenerateOptions {
   rollout::SamplingConfig sampling;
   bool greedy = true;
+  std::vector<int32_t> stop_ids;
   int64_t samples = 1, max_new_tokens = 0, max_num_seqs = 0, max_batched_tokens = 0;
   uint64_t seed = 0;
 };
@@ -42,7 +46,12 @@ void add_options(cxxopts::Options& options) {
            cxxopts::value<int64_t>()->default_value("-1"),
            "K")("top-p", "sample among the most likely tokens that hold P of the probability",
                 cxxopts::value<double>()->default_value("1"),
-                "P")("samples", "answers to each prompt", cxxopts::value<int64_t>()->default_value("1"), "N")(
+                "P")("min-p", "sample among tokens of at least P times the likeliest one's probability",
+                     cxxopts::value<double>()->default_value("0"),
+                     "P")("stop", "end an answer where this text appears; may be given several times",
+                          cxxopts::value<std::string>(), "TEXT")(
+      "stop-token-ids", "end an answer with one of these tokens, too", cxxopts::value<std::vector<int32_t>>(),
+      "ID,ID")("samples", "answers to each prompt", cxxopts::value<int64_t>()->default_value("1"), "N")(
       "seed", "of the samples", cxxopts::value<uint64_t>()->default_value("0"), "SEED")(
       "max-num-seqs", "answers that a rank makes at the same time",
       cxxopts::value<int64_t>()->default_value("64"), "N")("ignore-eos", "do not end at a stop token")(
@@ -51,13 +60,19 @@ void add_options(cxxopts::Options& options) {
 
 GenerateOptions options_of(const cxxopts::ParseResult& parsed) {
   GenerateOptions options;
-  options.sampling = {parsed["temperature"].as<double>(), parsed["top-k"].as<int64_t>(),
-                      parsed["top-p"].as<double>()};
+  options.sampling = {parsed["temperature"].as<double>(),
+                      parsed["top-k"].as<int64_t>(),
+                      parsed["top-p"].as<double>(),
+                      parsed["min-p"].as<double>(),
+                      {}};
   if (!(options.sampling.temperature >= 0))
     fail(ErrorCode::invalid_config, "--temperature {}: it must be 0 (greedy) or more",
          options.sampling.temperature);
   options.greedy = options.sampling.temperature == 0;
   if (options.greedy) options.sampling = {};
+  for (const auto& argument : parsed.arguments())  // a list of cxxopts' own would be cut at commas
+    if (argument.key() == "stop") options.sampling.stop.push_back(argument.value());
+  if (parsed.count("stop-token-ids")) options.stop_ids = parsed["stop-token-ids"].as<std::vector<int32_t>>();
   options.samples = positive(parsed, "samples");
   options.max_new_tokens = positive(parsed, "max-new-tokens");
   options.max_num_seqs = positive(parsed, "max-num-seqs");
@@ -94,8 +109,21 @@ Prompts make_prompts(const std::vector<TextRow>& rows, const TextCodec& codec,
   return prompts;
 }
 
+std::string text_of(const rollout::Response& response, const text::Tokenizer& tokenizer, bool skip_special) {
+  if (response.stop_string < 0) return tokenizer.decode(response.tokens, skip_special);
+  std::string text;
+  auto left = static_cast<size_t>(response.text_length);
+  for (const int32_t id : response.tokens) {
+    const std::string_view whole = tokenizer.bytes_of_token(id, false).substr(0, left);
+    if (!tokenizer.bytes_of_token(id, skip_special).empty()) text += whole;
+    left -= whole.size();
+  }
+  return text::replace_not_utf8(std::move(text));
+}
+
 std::string lines_of(const TextRow& row, size_t index, const rollout::Completion& completion,
-                     const text::Tokenizer* tokenizer, bool skip_special) {
+                     const std::vector<std::string>& stop, const text::Tokenizer* tokenizer,
+                     bool skip_special) {
   std::string lines;
   for (size_t sample = 0; sample < completion.responses.size(); ++sample) {
     const rollout::Response& response = completion.responses[sample];
@@ -103,9 +131,10 @@ std::string lines_of(const TextRow& row, size_t index, const rollout::Completion
     result["index"] = index;
     result["sample"] = sample;
     result["ids"] = response.tokens;
-    if (tokenizer) result["text"] = tokenizer->decode(response.tokens, skip_special);
+    if (tokenizer) result["text"] = text_of(response, *tokenizer, skip_special);
     result["logprobs"] = response.log_probs;
     result["finish_reason"] = response.stopped ? "stop" : "length";
+    if (response.stop_string >= 0) result["stop_reason"] = stop[static_cast<size_t>(response.stop_string)];
     lines += json_line(result);
   }
   return lines;
@@ -140,10 +169,17 @@ int generate(const Arguments& arguments) {
     config.max_num_seqs =
         std::min(options.max_num_seqs, static_cast<int64_t>(prompts.ids.size()) * options.samples);
     config.max_num_batched_tokens = options.max_batched_tokens;
-    const bool stops = codec->tokenizer() && parsed->count("ignore-eos") == 0;
-    engine = std::make_unique<rollout::Engine>(
-        *model.decoder, config, stops ? codec->tokenizer()->stop_ids() : std::vector<int32_t>{},
-        prompts.longest);
+    const text::Tokenizer* tokenizer = codec->tokenizer();
+    std::vector<int32_t> stop_ids = options.stop_ids;
+    if (tokenizer && parsed->count("ignore-eos") == 0)
+      stop_ids.insert(stop_ids.end(), tokenizer->stop_ids().begin(), tokenizer->stop_ids().end());
+    engine = std::make_unique<rollout::Engine>(*model.decoder, config, stop_ids, prompts.longest,
+                                               job.ranks_on_host());
+    if (tokenizer)
+      engine->set_token_text([=](int32_t id) { return tokenizer->bytes_of_token(id, false); });
+    else if (!options.sampling.stop.empty())
+      fail(ErrorCode::invalid_config,
+           "--stop needs the text of tokens, but {} has no tokenizer: use --stop-token-ids", paths.model);
   });
   job.say(model.summary());
   const bool skip_special = parsed->count("keep-special-tokens") == 0;
@@ -162,8 +198,8 @@ int generate(const Arguments& arguments) {
     std::vector<std::string> lines;
     const auto completions = engine->generate(std::move(requests));
     for (size_t i = 0; i < rows.size(); ++i)
-      lines.push_back(
-          lines_of(job.rows()[rows[i]], rows[i], completions[i], codec->tokenizer(), skip_special));
+      lines.push_back(lines_of(job.rows()[rows[i]], rows[i], completions[i], options.sampling.stop,
+                               codec->tokenizer(), skip_special));
     return lines;
   });
   return 0;

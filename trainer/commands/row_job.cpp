@@ -91,6 +91,10 @@ void RowJob::finish() {
   if (error) fail(ErrorCode::io, "cannot rename {} to {}: {}", part_, output_, error.message());
 }
 
+int64_t RowJob::ranks_on_host() const {
+  return std::count(session_.hosts().begin(), session_.hosts().end(), session_.host());
+}
+
 void RowJob::say(const std::string& line) const {
   if (session_.rank() == 0) fmt::print(stderr, "trireme: {}\n", line);
 }

@@ -27,6 +27,7 @@ class RowJob {
   RowJob& operator=(const RowJob&) = delete;
 
   at::Device device() const { return device_; }
+  int64_t ranks_on_host() const;
   const std::vector<TextRow>& rows() const { return rows_; }
   /// Everybody does this, and an error of anybody's is everybody's.
   void prepare(const std::function<void()>& work) { together("setup", true, work); }

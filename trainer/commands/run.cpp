@@ -61,11 +61,17 @@ ExitStatus run_rank(const plan::RankEnv& env, plan::RankPage& page) {
     problems = read_problems(config);
     encode_prompts(problems, config, *tokenizer);
     reward = rewards::make_reward(config.reward);
-    models = steps::make_role_models(make_shape(config.model, *tokenizer),
-                                     config.model.dtype == "fp32" ? at::kFloat : at::kBFloat16, device,
-                                     session, config.rollout, tokenizer->stop_ids(),
-                                     config.data.max_prompt_length + config.data.max_response_length);
+    models = steps::make_role_models(
+        make_shape(config.model, *tokenizer), config.model.dtype == "fp32" ? at::kFloat : at::kBFloat16,
+        device, session, config.rollout, tokenizer->stop_ids(), config::max_model_len(config));
     models.generation_config = read_generation_config(config.model);
+    if (models.engine) {
+      models.engine->set_token_text([&](int32_t id) { return tokenizer->bytes_of_token(id, false); });
+      const rollout::KvBudget& kv = models.engine->kv_budget();
+      if (env.rank == session.roles().rollout.front())
+        log::info("{}{}", kv.text(),
+                  kv.limited_by_memory ? " (limited by rollout.gpu_memory_utilization)" : "");
+    }
   });
   steps::StepContext context{session, stages, models, *tokenizer, *reward, problems, config.run.seed};
   steps::TrainingLoop loop(context,

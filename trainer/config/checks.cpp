@@ -146,11 +146,22 @@ void Checker::data() {
 
 void Checker::rollout() {
   const auto& rollout = c_.rollout;
-  require(rollout.kv_cache_tokens == 0 || rollout.kv_cache_tokens >= sequence_length(),
-          {"rollout.kv_cache_tokens", "data.max_response_length", "data.max_prompt_length"},
-          "rollout.kv_cache_tokens = {} cannot hold one sequence of data.max_prompt_length + "
-          "data.max_response_length = {} tokens; 0 sizes the cache by itself",
-          rollout.kv_cache_tokens, sequence_length());
+  require(
+      rollout.max_model_len == 0 || rollout.max_model_len > c_.data.max_prompt_length,
+      {"rollout.max_model_len", "data.max_prompt_length"},
+      "rollout.max_model_len = {} leaves no room for a response to a prompt of data.max_prompt_length = {} "
+      "tokens; 0 makes room for both by itself",
+      rollout.max_model_len, c_.data.max_prompt_length);
+  const int64_t longest = max_model_len(c_);
+  require(rollout.kv_cache_tokens == 0 || rollout.kv_cache_tokens >= longest,
+          {"rollout.kv_cache_tokens", "rollout.max_model_len", "data.max_response_length",
+           "data.max_prompt_length"},
+          "rollout.kv_cache_tokens = {} cannot hold one sequence of {} tokens (rollout.max_model_len, or "
+          "data.max_prompt_length + data.max_response_length); 0 sizes the cache by itself",
+          rollout.kv_cache_tokens, longest);
+  const auto& stop = rollout.sampling.stop;
+  require(std::none_of(stop.begin(), stop.end(), [](const std::string& text) { return text.empty(); }),
+          {"rollout.stop"}, "rollout.stop holds an empty text, which would end every response at once");
 }
 
 void Checker::sft() {

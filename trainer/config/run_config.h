@@ -16,13 +16,13 @@
 namespace trireme::config {
 
 struct RunOptions {
-  std::string name;                  // of the run's folder; empty: the configuration file's name
-  std::string output_dir = "runs";   // run folders go here
+  std::string name;                 // of the run's folder; empty: the configuration file's name
+  std::string output_dir = "runs";  // run folders go here
   uint64_t seed = 0;
-  int64_t ranks = 0;                 // 0: one per GPU; without a GPU, 1
-  int64_t threads_per_rank = 0;      // 0: this machine's cores, shared out evenly
-  std::string device = "auto";       // auto | cpu | cuda
-  std::string log_level = "info";    // debug | info | warn | error
+  int64_t ranks = 0;               // 0: one per GPU; without a GPU, 1
+  int64_t threads_per_rank = 0;    // 0: this machine's cores, shared out evenly
+  std::string device = "auto";     // auto | cpu | cuda
+  std::string log_level = "info";  // debug | info | warn | error
 };
 
 /// [placement]: ranks of each role, "0-3,6"; empty: all ranks.
@@ -44,5 +44,11 @@ struct RunConfig {
   steps::SftConfig sft;
   steps::TrainerConfig trainer;
 };
+
+/// Tokens of the longest prompt with its response.
+inline int64_t max_model_len(const RunConfig& config) {
+  return config.rollout.max_model_len > 0 ? config.rollout.max_model_len
+                                          : config.data.max_prompt_length + config.data.max_response_length;
+}
 
 }  // namespace trireme::config

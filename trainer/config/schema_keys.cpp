@@ -291,6 +291,16 @@ void add_rollout(Keys& k) {
                "Samples among the likeliest tokens that hold this much probability together; 1 is off, as "
                "training should be."});
   k.push_back(
+      {"rollout.min_p", AT(rollout.sampling.min_p), between(0, 1), "",
+       "Rules out tokens less likely than this share of the likeliest one; 0 is off, as training should "
+       "be. It goes before top_k and top_p."});
+  k.push_back({"rollout.stop", AT(rollout.sampling.stop), any(), "",
+               "Texts that end a response, with the token that completes one; evaluation stops there too. "
+               "Special tokens count as their text. The tokens stay, and the reward sees the text."});
+  k.push_back({"rollout.max_model_len", AT(rollout.max_model_len), at_least(0), "tokens",
+               "A prompt and its response together; responses to long prompts are cut short by it. 0: "
+               "data.max_prompt_length + data.max_response_length."});
+  k.push_back(
       {"rollout.max_num_seqs", AT(rollout.max_num_seqs), between(1, 1 << 20), "sequences",
        "Sequences decoded together on one rank; more are faster until memory or arithmetic is full."});
   k.push_back({"rollout.max_num_batched_tokens", AT(rollout.max_num_batched_tokens), between(1, 1 << 28),
@@ -300,9 +310,15 @@ void add_rollout(Keys& k) {
   k.push_back({"rollout.page_size", AT(rollout.page_size), between(1, 4096), "tokens",
                "Tokens per page of the KV cache; smaller wastes less of the last page."});
   k.push_back({"rollout.kv_cache_tokens", AT(rollout.kv_cache_tokens), at_least(0), "tokens",
-               "Size of the KV cache on one rank; 0 makes room for max_num_seqs sequences of full length. "
-               "Lower it to save memory: sequences then wait, or are begun anew, the results stay.",
-               "rollout.gpu_memory_utilization"});
+               "Size of the KV cache on one rank; 0 leaves it to kv_cache_memory_gb. With less than all "
+               "sequences need, some wait or are begun anew: the results stay."});
+  k.push_back({"rollout.kv_cache_memory_gb", AT(rollout.kv_cache_memory_gb), at_least(0), "GiB",
+               "Size of the KV cache on one rank, where kv_cache_tokens is 0. 0: room for max_num_seqs "
+               "sequences of max_model_len, as far as gpu_memory_utilization allows."});
+  k.push_back(
+      {"rollout.gpu_memory_utilization", AT(rollout.gpu_memory_utilization), above_to(0, 1), "",
+       "Share of the device's memory that may be full when the KV cache is made, where its size is not "
+       "set: of the GPU's, or of the host's (or control group's) divided by its ranks."});
 }
 
 void add_reward(Keys& k) {

@@ -50,7 +50,8 @@ Evaluation evaluate(comm::Communicator& world, const std::vector<int>& engine_ra
       request.id = static_cast<int64_t>(i);
       request.prompt = problems[i].prompt_ids;
       request.greedy = true;
-      request.max_new_tokens = max_response_length;
+      request.sampling.stop = engine->config().sampling.stop;
+      request.max_new_tokens = engine->max_new_tokens(request, max_response_length);
       requests.push_back(std::move(request));
       asked.push_back(&problems[i]);
     }

@@ -8,9 +8,9 @@
 
 #include "runtime/comm/communicator.h"
 #include "trainer/data/problem.h"
-#include "trainer/text/tokenizer.h"
 #include "trainer/rewards/reward.h"
 #include "trainer/rollout/engine.h"
+#include "trainer/text/tokenizer.h"
 
 namespace trireme::evaluation {
 
@@ -28,8 +28,9 @@ struct Evaluation {
   std::map<std::string, Accuracy> by_source;
 };
 
-/// Answers every problem greedily and judges it. Collective over: `world`, all ranks; ranks without an
-/// engine (null) answer nothing. `engine_ranks`: which ranks have one, ascending. The same result everywhere.
+/// Answers every problem greedily, up to the engine's stop strings, and judges it. Collective over: `world`,
+/// all ranks; ranks without an engine (null) answer nothing. `engine_ranks`: which ranks have one, ascending.
+/// The same result everywhere.
 Evaluation evaluate(comm::Communicator& world, const std::vector<int>& engine_ranks, rollout::Engine* engine,
                     const text::Tokenizer& tokenizer, const rewards::Reward& reward,
                     std::span<const data::Problem> problems, int64_t max_response_length);

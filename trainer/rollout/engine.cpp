@@ -1,5 +1,6 @@
 #include "trainer/rollout/engine.h"
 
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -21,62 +22,29 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-void check_config(const RolloutConfig& config, int64_t max_model_len) {
-  Mistakes mistakes;
-  const auto at_least_one = [&](const char* key, int64_t value) {
-    if (value < 1) mistakes.add(key, fmt::format("is {}, must be at least 1", value));
-  };
-  at_least_one("rollout.max_num_seqs", config.max_num_seqs);
-  at_least_one("rollout.max_num_batched_tokens", config.max_num_batched_tokens);
-  at_least_one("rollout.page_size", config.page_size);
-  at_least_one("max_model_len", max_model_len);
-  if (config.kv_cache_tokens < 0) {
-    mistakes.add("rollout.kv_cache_tokens",
-                 fmt::format("is {}, must be 0 (as many as needed) or more", config.kv_cache_tokens));
-  }
-  mistakes.throw_if_any("the rollout engine cannot work with these settings");
-}
-
-int64_t pages_of(const RolloutConfig& config, int64_t max_model_len) {
-  check_config(config, max_model_len);
-  // Samples that share a prompt start on a page of their own: one partly filled page more each.
-  const int64_t per_sequence = ceil_div(max_model_len, config.page_size) + 1;
-  const int64_t pages = config.kv_cache_tokens > 0 ? ceil_div(config.kv_cache_tokens, config.page_size)
-                                                   : config.max_num_seqs * per_sequence;
-  if (pages > INT32_MAX / config.page_size) {
-    fail(ErrorCode::invalid_config,
-         "the KV cache would hold {} pages of {} tokens, more than 2^31 tokens: "
-         "lower rollout.max_num_seqs or set rollout.kv_cache_tokens",
-         pages, config.page_size);
-  }
-  return pages;
-}
-
-std::vector<bool> flags_of(const std::vector<int32_t>& tokens, int64_t vocab_size) {
-  std::vector<bool> flags(vocab_size, false);
-  for (const int32_t token : tokens) {
-    if (token >= 0 && token < vocab_size) flags[token] = true;  // others can never be drawn
-  }
-  return flags;
+DeviceMemory memory_of(at::Device device, int64_t ranks_on_host) {
+  if (device.is_cpu()) return host_memory(ranks_on_host);
+  const auto [free, total] = at::accelerator::getMemoryInfo(device.has_index() ? device.index() : 0);
+  return {static_cast<int64_t>(total), static_cast<int64_t>(total - free)};
 }
 
 }  // namespace
 
-Engine::Engine(const models::Decoder& decoder, const RolloutConfig& config, std::vector<int32_t> stop_ids,
-               int64_t max_model_len)
+Engine::Engine(const models::Decoder& decoder, const RolloutConfig& config,
+               const std::vector<int32_t>& stop_ids, int64_t max_model_len, int64_t ranks_on_host)
     : decoder_(decoder),
       config_(config),
-      max_model_len_(max_model_len),
-      num_pages_(pages_of(config, max_model_len)),
-      stop_tokens_(flags_of(stop_ids, decoder.shape().vocab_size)),
-      kv_(decoder.make_kv_slots(num_pages_ * config.page_size)) {}
+      kv_budget_(plan_kv_cache(config, max_model_len, decoder.kv_bytes_per_slot(),
+                               memory_of(decoder.device(), ranks_on_host))),
+      stop_condition_(stop_ids, decoder.shape().vocab_size),
+      kv_(decoder.make_kv_slots(kv_budget_.tokens())) {}
 
 std::vector<Completion> Engine::generate(std::vector<Request> requests,
                                          const std::function<void(const Completion&)>& on_finished) {
   check(requests);
   samplers_.resize(at::get_num_threads(), Sampler(decoder_.shape().vocab_size));
   std::vector<Completion> completions;
-  Scheduler scheduler(config_, num_pages_, requests, stop_tokens_, completions);
+  Scheduler scheduler(config_, kv_budget_.pages, requests, stop_condition_, completions);
   while (!scheduler.is_done()) {
     const StepPlan& plan = scheduler.schedule();
     const at::Tensor hidden_TD = decoder_.forward_paged(plan.batch, kv_);
@@ -141,7 +109,7 @@ void Engine::add_to_stats(const Scheduler& scheduler) {
 
 EngineStats Engine::take_stats() {
   EngineStats stats = std::exchange(stats_, EngineStats{});
-  stats.total_pages = num_pages_;
+  stats.total_pages = kv_budget_.pages;
   return stats;
 }
 
@@ -163,22 +131,23 @@ void Engine::check(const std::vector<Request>& requests) const {
     if (!(r.sampling.top_p > 0 && r.sampling.top_p <= 1)) {
       add(fmt::format("has top_p {}, must be above 0 and at most 1", r.sampling.top_p));
     }
+    if (!(r.sampling.min_p >= 0 && r.sampling.min_p <= 1)) {
+      add(fmt::format("has min_p {}, must be between 0 and 1", r.sampling.min_p));
+    }
+    for (const std::string& text : r.sampling.stop) {
+      if (text.empty()) add("has an empty stop string");
+    }
+    if (!r.sampling.stop.empty() && !stop_condition_.has_token_text()) {
+      add("has stop strings, but this engine does not know its tokens' text");
+    }
     const auto outside =
         std::find_if(r.prompt.begin(), r.prompt.end(), [&](int32_t t) { return t < 0 || t >= vocab_size; });
     if (outside != r.prompt.end()) {
       add(fmt::format("has token {}, outside the vocabulary of {}", *outside, vocab_size));
     }
-    if (prompt_length + r.max_new_tokens > max_model_len_) {
+    if (prompt_length + r.max_new_tokens > kv_budget_.max_model_len) {
       add(fmt::format("may grow to {} + {} tokens, but max_model_len is {}", prompt_length, r.max_new_tokens,
-                      max_model_len_));
-    }
-    // The last token's key and value are never needed.
-    const int64_t cached = prompt_length + r.max_new_tokens - 1;
-    if (ceil_div(cached, config_.page_size) > num_pages_) {
-      add(fmt::format(
-          "may need {} tokens in the KV cache, but it holds {}: raise rollout.kv_cache_tokens to at "
-          "least {}",
-          cached, num_pages_ * config_.page_size, cached));
+                      kv_budget_.max_model_len));
     }
   }
   mistakes.throw_if_any("the rollout engine cannot serve these requests");

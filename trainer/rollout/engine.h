@@ -4,14 +4,17 @@
 // change only the time it takes. Not thread-safe; one engine a rank, kept for the whole run.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
 #include "trainer/models/decoder.h"
+#include "trainer/rollout/kv_budget.h"
 #include "trainer/rollout/request.h"
 #include "trainer/rollout/rollout_config.h"
 #include "trainer/rollout/sampler.h"
+#include "trainer/rollout/stop_condition.h"
 
 namespace trireme::rollout {
 
@@ -35,11 +38,21 @@ struct EngineStats {
 
 class Engine {
  public:
-  /// Borrows `decoder`, which must outlive it. Makes the cache: kv_cache_tokens slots, or enough for
-  /// max_num_seqs sequences of max_model_len tokens. `stop_ids`: tokens that end a response.
-  /// Throws invalid_config naming every setting that is out of range.
-  Engine(const models::Decoder& decoder, const RolloutConfig& config, std::vector<int32_t> stop_ids,
-         int64_t max_model_len);
+  /// Borrows `decoder`, which must outlive it, and makes the cache (kv_budget.h). `stop_ids`: tokens that end
+  /// a response. `ranks_on_host` share the host's memory.
+  /// Throws invalid_config naming every setting that is out of range, or that leaves too little room.
+  Engine(const models::Decoder& decoder, const RolloutConfig& config, const std::vector<int32_t>& stop_ids,
+         int64_t max_model_len, int64_t ranks_on_host = 1);
+
+  /// What tokens are as text, for requests with stop strings.
+  void set_token_text(TokenText token_text) { stop_condition_.set_token_text(std::move(token_text)); }
+
+  const RolloutConfig& config() const { return config_; }
+  const KvBudget& kv_budget() const { return kv_budget_; }
+  /// `wanted`, or what max_model_len leaves behind the request's prompt.
+  int64_t max_new_tokens(const Request& request, int64_t wanted) const {
+    return std::min(wanted, kv_budget_.max_model_len - static_cast<int64_t>(request.prompt.size()));
+  }
 
   /// Uses the weights of the decoder's last refresh(). Results in the order of requests; `on_finished`
   /// is called as soon as all samples of a request are made, in the order in which they finish.
@@ -58,8 +71,8 @@ class Engine {
 
   const models::Decoder& decoder_;
   const RolloutConfig config_;
-  const int64_t max_model_len_, num_pages_;
-  std::vector<bool> stop_tokens_;  // one flag a token of the vocabulary
+  const KvBudget kv_budget_;
+  StopCondition stop_condition_;
   models::KvSlots kv_;
   std::vector<Sampler> samplers_;    // one a thread
   std::vector<int32_t> logit_rows_;  // scratch

@@ -23,10 +23,12 @@ struct Request {
 
 /// One sample. The three vectors have equal length.
 struct Response {
-  std::vector<int32_t> tokens;   // ends with the stop token if it stopped
-  std::vector<float> log_probs;  // of softmax(logits / temperature), before top-k and top-p
+  std::vector<int32_t> tokens;   // as sampled; the last one is the stop token or completes the stop string
+  std::vector<float> log_probs;  // of softmax(logits / temperature) over all tokens
   std::vector<float> entropies;  // nats
   bool stopped = false;          // false: max_new_tokens were made
+  int32_t stop_string = -1;      // of sampling.stop, which ended it; -1: none did
+  int64_t text_length = -1;      // bytes of its text before that string
 };
 
 struct Completion {

@@ -11,15 +11,22 @@ struct SamplingConfig {
   double temperature = 1.0;
   int64_t top_k = -1;  // -1: all
   double top_p = 1.0;
+  double min_p = 0.0;             // of the likeliest token's probability; 0: off
+  std::vector<std::string> stop;  // texts that end a response
 };
 
 struct RolloutConfig {
   int64_t n = 1;                          // samples per prompt
-  SamplingConfig sampling;                // written as rollout.temperature, rollout.top_k, rollout.top_p
+  SamplingConfig sampling;                // written as rollout.temperature, rollout.top_k, ...
+  int64_t max_model_len = 0;              // tokens of a prompt and its response; 0: as data allows
   int64_t max_num_seqs = 256;             // sequences decoded together on one rank
   int64_t max_num_batched_tokens = 8192;  // rows of one forward
   int64_t page_size = 16;                 // tokens per page of the KV cache
-  int64_t kv_cache_tokens = 0;            // 0: enough for max_num_seqs sequences of full length
+  // The KV cache on one rank, in tokens or else in GiB. With neither there is room for max_num_seqs sequences
+  // of max_model_len tokens, as far as rollout's share of the device's memory goes. kv_budget.h
+  int64_t kv_cache_tokens = 0;
+  double kv_cache_memory_gb = 0;
+  double gpu_memory_utilization = 0.5;
 };
 
 }  // namespace trireme::rollout

@@ -1,6 +1,7 @@
 #include "trainer/rollout/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -99,8 +100,8 @@ bool Sampler::load(float* logits_V, const SamplingConfig& sampling, bool greedy)
   max_logit_ = largest(logits_V, vocab_size_);
   if (greedy_) return true;
   weigh();
-  filtered_ = sampling.top_k > 0 || sampling.top_p < 1.0;
-  if (filtered_) keep_most_likely(sampling.top_k, sampling.top_p);
+  filtered_ = sampling.top_k > 0 || sampling.top_p < 1.0 || sampling.min_p > 0;
+  if (filtered_) keep_most_likely(sampling);
   return true;
 }
 
@@ -122,58 +123,93 @@ void Sampler::weigh() {
 
 /// The k-th largest logit.
 float Sampler::kth_largest(int64_t k) {
-  // The k-th largest of the chunks' maxima bounds it from below: few logits are left to select from.
-  largest_.clear();
-  for (int64_t start = 0; start < vocab_size_; start += kChunk) {
-    largest_.push_back(largest(logits_ + start, std::min<int64_t>(kChunk, vocab_size_ - start)));
-  }
+  chunk_maxima_.clear();
+  for (int64_t start = 0; start < vocab_size_; start += kChunk)
+    chunk_maxima_.push_back(largest(logits_ + start, std::min<int64_t>(kChunk, vocab_size_ - start)));
   const auto nth = [&] {
     std::nth_element(largest_.begin(), largest_.begin() + (k - 1), largest_.end(), std::greater<>());
     return largest_[k - 1];
   };
-  const float bound =
-      k <= static_cast<int64_t>(largest_.size()) ? nth() : -std::numeric_limits<float>::infinity();
+  // The k-th largest of the chunks' maxima bounds it from below: few logits are left to select from.
+  float bound = -std::numeric_limits<float>::infinity();
+  if (k <= static_cast<int64_t>(chunk_maxima_.size())) {
+    largest_ = chunk_maxima_;
+    bound = nth();
+  }
   largest_.clear();
-  std::copy_if(logits_, logits_ + vocab_size_, std::back_inserter(largest_),
-               [&](float x) { return x >= bound; });
+  visit(bound, 0, [&](int64_t i) { largest_.push_back(logits_[i]); });
   return nth();
 }
 
-void Sampler::keep_most_likely(int64_t top_k, double top_p) {
-  const bool has_top_k = top_k > 0 && top_k < vocab_size_;
-  const float least = has_top_k ? kth_largest(top_k) : -std::numeric_limits<float>::infinity();
-  double total = total_, count = static_cast<double>(vocab_size_);
-  if (has_top_k) {
-    total = count = 0;
-    for (int64_t i = 0; i < vocab_size_; ++i) {
-      if (logits_[i] < least) continue;
-      total += weights_[i];
-      ++count;
+/// Calls `take` for the tokens with at least that logit and that weight, in order; not for whole chunks of
+/// others. Of the logits only after kth_largest().
+template <typename Take>
+void Sampler::visit(float least, double lightest, Take&& take) const {
+  const bool by_logit = least > -std::numeric_limits<float>::infinity();
+  for (size_t c = 0; c < chunk_totals_.size(); ++c) {
+    if (chunk_totals_[c] < lightest || (by_logit && chunk_maxima_[c] < least)) continue;
+    const auto start = static_cast<int64_t>(c) * kChunk, end = std::min(start + kChunk, vocab_size_);
+    for (int64_t i = start; i < end; ++i) {
+      if (logits_[i] >= least && weights_[i] >= lightest) take(i);
     }
   }
-  // All tokens lighter than this hold less than 1 - p together, so the nucleus has none of them, and
-  // only the few others need sorting.
-  const double lightest = (1.0 - top_p) * total / count;
-  candidates_.clear();
-  for (int64_t i = 0; i < vocab_size_; ++i) {
-    if (logits_[i] < least || weights_[i] < lightest || weights_[i] == 0) continue;
-    candidates_.push_back({logits_[i], static_cast<int32_t>(i), weights_[i]});
-  }
-  candidates_total_ = total;
-  if (top_p >= 1.0) return;
+}
 
-  std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
+void Sampler::keep_most_likely(const SamplingConfig& sampling) {
+  const bool has_top_k = sampling.top_k > 0 && sampling.top_k < vocab_size_;
+  const float least = has_top_k ? kth_largest(sampling.top_k) : -std::numeric_limits<float>::infinity();
+  const auto min_p = static_cast<float>(sampling.min_p);  // the largest weight is 1
+  double total = total_, count = static_cast<double>(vocab_size_);
+  if (has_top_k || min_p > 0) {
+    total = count = 0;
+    visit(least, min_p, [&](int64_t i) {
+      total += weights_[i];
+      ++count;
+    });
+  }
+  // All tokens lighter than this hold less than 1 - p together, so the nucleus has none of them.
+  const double lightest = std::max<double>(min_p, (1.0 - sampling.top_p) * total / count);
+  candidates_.clear();
+  visit(least, lightest, [&](int64_t i) {
+    if (weights_[i] > 0) candidates_.push_back({logits_[i], static_cast<int32_t>(i), weights_[i]});
+  });
+  candidates_total_ = total;
+  if (sampling.top_p < 1.0) keep_nucleus(sampling.top_p * total);
+}
+
+/// Of the candidates the fewest of the largest that weigh `wanted` together. Only those near the least of
+/// them are sorted: which these are is read off the weights of equal intervals of logits.
+void Sampler::keep_nucleus(double wanted) {
+  constexpr int kIntervals = 1024;
+  float lowest = max_logit_;
+  for (const Candidate& c : candidates_) lowest = std::min(lowest, c.logit);
+  const float scale = lowest < max_logit_ ? (kIntervals - 1) / (max_logit_ - lowest) : 0.0f;
+  const auto interval_of = [&](float logit) { return static_cast<int>((max_logit_ - logit) * scale); };
+  std::array<double, kIntervals> weights{};
+  for (const Candidate& c : candidates_) weights[interval_of(c.logit)] += c.weight;
+
+  int last = 0;  // the interval in which the nucleus ends
+  double above = 0;
+  while (last < kIntervals - 1 && above + weights[last] < wanted) above += weights[last++];
+  near_.clear();
+  for (const Candidate& c : candidates_) {
+    if (interval_of(c.logit) == last) near_.push_back(c);
+  }
+  std::sort(near_.begin(), near_.end(), [](const Candidate& a, const Candidate& b) {
     return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
   });
-  const double wanted = top_p * total;
   size_t kept = 0;
+  while (kept < near_.size() && ((last == 0 && kept == 0) || above < wanted)) above += near_[kept++].weight;
+  // The interval is too light only by rounding, and then may be empty.
+  const float least = kept > 0 ? near_[kept - 1].logit : -std::numeric_limits<float>::infinity();
+  const int32_t last_token = kept > 0 ? near_[kept - 1].token : 0;
+
   candidates_total_ = 0;
-  while (kept < candidates_.size() && (kept == 0 || candidates_total_ < wanted)) {
-    candidates_total_ += candidates_[kept++].weight;
-  }
-  candidates_.resize(kept);
-  std::sort(candidates_.begin(), candidates_.end(),
-            [](const Candidate& a, const Candidate& b) { return a.token < b.token; });
+  std::erase_if(candidates_, [&](const Candidate& c) {
+    const bool keep = c.logit > least || (c.logit == least && c.token <= last_token);
+    if (keep) candidates_total_ += c.weight;
+    return !keep;
+  });
 }
 
 int32_t Sampler::choose_candidate(double uniform) const {

@@ -14,7 +14,7 @@ namespace trireme::rollout {
 /// log_prob and entropy are the same bits that the loss computes from the same logits on the CPU.
 struct SampledToken {
   int32_t token = 0;
-  float log_prob = 0;  // of softmax(logits / temperature) over all V tokens, before top-k and top-p
+  float log_prob = 0;  // of softmax(logits / temperature) over all V tokens, before any is ruled out
   float entropy = 0;   // of the same distribution, nats
 };
 
@@ -24,10 +24,11 @@ class Sampler {
   explicit Sampler(int64_t vocab_size);
 
   /// Divides logits_V, fp32 [V], by the temperature in place and borrows it until the next load().
-  /// Top-k keeps the k largest logits (and any that equal the k-th), then top-p keeps the smallest set of
-  /// the largest that holds p of their mass (equal logits: the lower id first). Greedy, or temperature 0:
-  /// the largest logit, of equal ones the lowest id; temperature 0 stands for 1 in log_prob and entropy.
-  /// Returns false if a logit is not finite.
+  /// Min-p keeps tokens of at least that share of the likeliest one's probability, top-k the k largest logits
+  /// (and any that equal the k-th); of what both leave, top-p keeps the smallest set of the largest that
+  /// holds p of their mass (equal logits: the lower id first). Greedy, or temperature 0: the largest logit,
+  /// of equal ones the lowest id; temperature 0 stands for 1 in log_prob and entropy. Returns false if a
+  /// logit is not finite.
   [[nodiscard]] bool load(float* logits_V, const SamplingConfig& sampling, bool greedy);
 
   /// `uniform` in [0, 1) picks the token at which the cumulated probability, in order of ids, passes it.
@@ -41,21 +42,25 @@ class Sampler {
   };
   void weigh();
   float kth_largest(int64_t k);
-  void keep_most_likely(int64_t top_k, double top_p);
+  template <typename Take>
+  void visit(float least, double lightest, Take&& take) const;
+  void keep_most_likely(const SamplingConfig& sampling);
+  void keep_nucleus(double wanted);
   int32_t choose(double uniform) const;
   int32_t choose_candidate(double uniform) const;
 
   int64_t vocab_size_;
   const float* logits_ = nullptr;  // divided by the temperature
   bool greedy_ = false;
-  bool filtered_ = false;  // candidates_ is what top-k and top-p left
+  bool filtered_ = false;  // candidates_ is what min-p, top-k and top-p left
   float max_logit_ = 0, log_sum_exp_ = 0, entropy_ = 0;
-  double total_ = 0;                  // of weights_
-  std::vector<float> weights_;        // [V, padded] exp(logit - max)
-  std::vector<double> chunk_totals_;  // of weights_, chunk by chunk
-  std::vector<Candidate> candidates_;
+  double total_ = 0;                   // of weights_
+  std::vector<float> weights_;         // [V, padded] exp(logit - max)
+  std::vector<double> chunk_totals_;   // of weights_, chunk by chunk
+  std::vector<Candidate> candidates_;  // in order of ids
   double candidates_total_ = 0;
-  std::vector<float> largest_;  // scratch of top-k
+  std::vector<float> chunk_maxima_, largest_;  // of top-k
+  std::vector<Candidate> near_;                // scratch of top-p
 };
 
 }  // namespace trireme::rollout

@@ -18,12 +18,12 @@ void insert_sorted(std::vector<int32_t>& sequences, int32_t sequence) {
 }  // namespace
 
 Scheduler::Scheduler(const RolloutConfig& config, int64_t num_pages, std::span<const Request> requests,
-                     const std::vector<bool>& stop_tokens, std::vector<Completion>& completions)
+                     const StopCondition& stop_condition, std::vector<Completion>& completions)
     : max_running_(config.max_num_seqs),
       max_rows_(config.max_num_batched_tokens),
       page_size_(static_cast<int32_t>(config.page_size)),
       requests_(requests),
-      stop_tokens_(stop_tokens),
+      stop_condition_(stop_condition),
       completions_(completions),
       cache_(num_pages, page_size_),
       progress_(requests.size()) {
@@ -304,7 +304,7 @@ void Scheduler::accept(int32_t sequence, const SampledToken& drawn) {
   response.tokens.push_back(drawn.token);
   response.log_probs.push_back(drawn.log_prob);
   response.entropies.push_back(drawn.entropy);
-  response.stopped = stop_tokens_[drawn.token];
+  response.stopped = stop_condition_.is_met(requests_[s.request].sampling.stop, response);
   const auto num_sampled = static_cast<int64_t>(response.tokens.size());
   if (response.stopped || num_sampled == requests_[s.request].max_new_tokens) finish(s);
 }

@@ -27,6 +27,7 @@
 #include "trainer/rollout/request.h"
 #include "trainer/rollout/rollout_config.h"
 #include "trainer/rollout/sampler.h"
+#include "trainer/rollout/stop_condition.h"
 
 namespace trireme::rollout {
 
@@ -57,10 +58,10 @@ struct SchedulerStats {
 
 class Scheduler {
  public:
-  /// Every request must fit in `num_pages` on its own. `stop_tokens`: one flag a token of the
-  /// vocabulary. All three borrowed arguments must outlive the scheduler.
+  /// Every request must fit in `num_pages` on its own. The borrowed arguments
+  /// must outlive the scheduler.
   Scheduler(const RolloutConfig& config, int64_t num_pages, std::span<const Request> requests,
-            const std::vector<bool>& stop_tokens, std::vector<Completion>& completions);
+            const StopCondition& stop_condition, std::vector<Completion>& completions);
 
   bool is_done() const { return num_unfinished_ == 0; }
 
@@ -126,7 +127,7 @@ class Scheduler {
   const int64_t max_running_, max_rows_;
   const int32_t page_size_;
   const std::span<const Request> requests_;
-  const std::vector<bool>& stop_tokens_;
+  const StopCondition& stop_condition_;
   std::vector<Completion>& completions_;
 
   PrefixCache cache_;

@@ -84,7 +84,7 @@ std::vector<Group> OnlineStep::generate(int64_t step, int64_t taken) {
     request.prompt = group.prompt;
     request.n = rollout_.n;
     request.sampling = rollout_.sampling;
-    request.max_new_tokens = data_.max_response_length;
+    request.max_new_tokens = context_.models.engine->max_new_tokens(request, data_.max_response_length);
     request.seed = context_.seed;
     request.step = step;
     requests.push_back(std::move(request));
@@ -104,9 +104,20 @@ std::vector<Group> OnlineStep::generate(int64_t step, int64_t taken) {
   metrics_.mean("global_seqlen/mean", made);
   metrics_.mean("training/epoch", static_cast<double>(taken / static_cast<int64_t>(problems.size())));
   const rollout::EngineStats stats = context_.models.engine->take_stats();
-  metrics_.sum("rollout/preemptions", static_cast<double>(stats.preemptions));
-  metrics_.max("rollout/pages_peak", static_cast<double>(stats.peak_pages));
   metrics_.sum("rollout/generated_tokens", static_cast<double>(stats.generated_tokens));
+  metrics_.max("rollout/num_running/max", static_cast<double>(stats.peak_running));
+  metrics_.max("rollout/num_waiting/max", static_cast<double>(stats.peak_waiting));
+  metrics_.max("rollout/pages_peak", static_cast<double>(stats.peak_pages));
+  metrics_.max("rollout/pages_total", static_cast<double>(stats.total_pages));
+  metrics_.sum("rollout/preemptions", static_cast<double>(stats.preemptions));
+  metrics_.sum("rollout/recomputed_tokens", static_cast<double>(stats.recomputed_tokens));
+  const auto mean = [&](const char* name, int64_t sum, int64_t count) {
+    if (count > 0)
+      metrics_.mean(name, static_cast<double>(sum) / static_cast<double>(count), static_cast<double>(count));
+  };
+  mean("rollout/num_running/mean", stats.running_sum, stats.steps);
+  mean("rollout/num_waiting/mean", stats.waiting_sum, stats.steps);
+  mean("rollout/prefix_hit_rate", stats.cached_prompt_tokens, stats.prompt_tokens);
   return groups;
 }
 

@@ -56,7 +56,9 @@ RoleModels make_role_models(const models::DecoderShape& shape, at::ScalarType co
           std::make_unique<models::Decoder>(shape, *result.rollout_parameters, compute_dtype);
       decoder = result.rollout_decoder.get();
     }
-    result.engine = std::make_unique<rollout::Engine>(*decoder, rollout, stop_ids, max_model_len);
+    const auto ranks_on_host = std::count(session.hosts().begin(), session.hosts().end(), session.host());
+    result.engine =
+        std::make_unique<rollout::Engine>(*decoder, rollout, stop_ids, max_model_len, ranks_on_host);
   }
   const auto& roles = session.roles();
   result.weights_move = std::any_of(roles.rollout.begin(), roles.rollout.end(),

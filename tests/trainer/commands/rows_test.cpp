@@ -123,6 +123,39 @@ TEST_F(Rows, WhatIsGeneratedIsScoredTheSame) {
   }
 }
 
+TEST_F(Rows, AStopStringEndsAnAnswerAndItsText) {
+  const std::string model = make_model("model");
+  const std::vector<Json> prompts{{{"text", "abc"}}};
+  std::vector<std::string> options{"--temperature", "1", "--max-new-tokens", "100", "--ignore-eos"};
+  const Json free = answer("generate", model, prompts, options)[0];
+  const auto ids = free["ids"].get<std::vector<int32_t>>();
+  const auto stop = std::find_if(ids.begin() + 1, ids.end(), [](int32_t id) { return id > 32 && id < 127; });
+  ASSERT_NE(stop, ids.end());
+  const std::string text(1, static_cast<char>(*stop));
+  const auto first = std::find(ids.begin(), ids.end(), *stop);
+
+  for (const std::string& option : {std::string("--stop=no,such,text"), "--stop=" + text})
+    options.push_back(option);
+  const Json stopped = answer("generate", model, prompts, options)[0];
+  EXPECT_EQ(stopped["ids"], Json(std::vector<int32_t>(ids.begin(), first + 1)));
+  EXPECT_EQ(stopped["finish_reason"], "stop");
+  EXPECT_EQ(stopped["stop_reason"], text);
+  EXPECT_EQ(stopped["text"], text::Tokenizer::bytes()->decode(std::vector<int32_t>(ids.begin(), first)));
+  EXPECT_FALSE(free.contains("stop_reason"));
+
+  options.resize(5);
+  options.push_back("--stop-token-ids=300," + std::to_string(*stop));
+  EXPECT_EQ(answer("generate", model, prompts, options)[0]["ids"], stopped["ids"]);
+}
+
+TEST_F(Rows, MinPOfOneIsGreedy) {
+  const std::string model = make_model("model");
+  const std::vector<Json> prompts{{{"text", "abc"}}};
+  EXPECT_EQ(answer("generate", model, prompts,
+                   {"--temperature", "2", "--min-p", "1", "--max-new-tokens", "20"})[0]["ids"],
+            answer("generate", model, prompts, {"--max-new-tokens", "20"})[0]["ids"]);
+}
+
 TEST_F(Rows, GreedyAnswersAreThoseOfTransformers) {
   const std::string golden = source_folder() + "/tests/trainer/weights/goldens-decoder/llama-group7-llama3";
   const auto expected = weights::read_tensors(golden + "/expected.safetensors");
@@ -188,6 +221,11 @@ TEST_F(Rows, WhatCannotBeDoneIsSaid) {
       {{"score", "-n", "2", "--model", model}, "cannot share standard input"},
       {{"generate", "--model", model, "-i", input, "--temperature", "-1"}, "--temperature -1"},
       {{"generate", "--model", model, "-i", input, "--max-new-tokens", "127"}, "more than the model takes"},
+      {{"generate", "--model", model, "-i", input, "--max-new-tokens", "4", "--temperature", "1", "--min-p",
+        "2"},
+       "has min_p 2"},
+      {{"generate", "--model", model, "-i", input, "--max-new-tokens", "4", "--stop", ""},
+       "has an empty stop string"},
       {{"generate", "--model", model, "-i", file("none.jsonl", "{\"text\": \"\"}\n")},
        "the prompt has no tokens"},
       {{"tokenize", "--model", model, "-i", input, "--chat-template-kwargs", "[]"}, "is not a JSON object"},

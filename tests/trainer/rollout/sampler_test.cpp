@@ -35,6 +35,10 @@ std::vector<double> expected_probabilities(const std::vector<float>& logits, con
   std::vector<int> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[a] > logits[b]; });
+  const auto weight = [&](int i) {
+    return std::exp((double{logits[i]} - logits[order[0]]) / sampling.temperature);
+  };
+  while (weight(order.back()) < sampling.min_p) order.pop_back();
   if (sampling.top_k > 0) {
     size_t kept = std::min<size_t>(sampling.top_k, order.size());
     while (kept < order.size() && logits[order[kept]] == logits[order[kept - 1]]) ++kept;
@@ -42,10 +46,7 @@ std::vector<double> expected_probabilities(const std::vector<float>& logits, con
   }
   std::vector<double> p(logits.size(), 0.0);
   double total = 0;
-  for (const int i : order) {
-    p[i] = std::exp((double{logits[i]} - logits[order[0]]) / sampling.temperature);
-    total += p[i];
-  }
+  for (const int i : order) total += p[i] = weight(i);
   double kept_mass = 0;
   for (const int i : order) {
     if (kept_mass > 0 && kept_mass >= sampling.top_p * total) p[i] = 0;
@@ -65,9 +66,9 @@ TEST(Sampler, LogProbAndEntropyAreThoseOfTheWholeDistribution) {
       for (int64_t i = 0; i < vocab_size; ++i) entropy -= std::exp(log_prob(i)) * log_prob(i);
 
       Sampler sampler(vocab_size);
-      // Top-k and top-p choose among fewer, but the log-probability stays that of all.
+      // The filters choose among fewer, but the log-probability stays that of all.
       for (const SamplingConfig& s :
-           {SamplingConfig{temperature, -1, 1.0}, SamplingConfig{temperature, 3, 0.9}}) {
+           {SamplingConfig{temperature}, SamplingConfig{temperature, 3, 0.9, 0.1}}) {
         ASSERT_TRUE(load(sampler, logits, s, false));
         for (const double u : {0.0, 0.25, 0.5, 0.999}) {
           const SampledToken drawn = sampler.draw(u);
@@ -79,45 +80,65 @@ TEST(Sampler, LogProbAndEntropyAreThoseOfTheWholeDistribution) {
   }
 }
 
-TEST(Sampler, DrawsFromTheExpectedDistribution) {
-  // Chi-square over many draws with fixed numbers; tokens that top-k and top-p rule out never appear.
-  for (const SamplingConfig& sampling :
-       {SamplingConfig{1.0, -1, 1.0}, SamplingConfig{0.7, -1, 1.0}, SamplingConfig{1.5, 10, 1.0},
-        SamplingConfig{1.0, -1, 0.8}, SamplingConfig{1.0, 20, 0.6}}) {
-    const auto logits = random_logits(97, 1.5f, 5);
-    const auto expected = expected_probabilities(logits, sampling);
-    Sampler sampler(97);
-    ASSERT_TRUE(load(sampler, logits, sampling, false));
-    constexpr int kDraws = 200000;
-    std::vector<int> counts(97, 0);
-    const PhiloxKey key = sampling_key(11, 2);
-    for (int i = 0; i < kDraws; ++i) ++counts[sampler.draw(sampling_uniform(key, 1, 2, i)).token];
-
-    double chi_square = 0, rare_expected = 0;
-    int degrees = -1, rare = 0;
-    for (int i = 0; i < 97; ++i) {
-      const double want = expected[i] * kDraws;
-      if (expected[i] == 0) {
-        EXPECT_EQ(counts[i], 0) << "token " << i;
-      } else if (want < 10) {
-        rare_expected += want;  // too few for the statistic on their own
-        rare += counts[i];
-      } else {
-        chi_square += (counts[i] - want) * (counts[i] - want) / want;
-        ++degrees;
-      }
+/// Pearson's chi-squared, brought to a standard normal number (Wilson and Hilferty's cube root). Tokens that
+/// are ruled out must not appear; rare ones are counted together.
+double deviations_from(const std::vector<double>& expected, const std::vector<int>& counts, int draws) {
+  double chi_square = 0, rare_expected = 0;
+  int degrees = -1, rare = 0;
+  const auto add = [&](double want, int got) {
+    chi_square += (got - want) * (got - want) / want;
+    ++degrees;
+  };
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double want = expected[i] * draws;
+    if (expected[i] == 0) {
+      EXPECT_EQ(counts[i], 0) << "token " << i;
+    } else if (want < 10) {
+      rare_expected += want;
+      rare += counts[i];
+    } else {
+      add(want, counts[i]);
     }
-    if (rare_expected > 10) {
-      chi_square += (rare - rare_expected) * (rare - rare_expected) / rare_expected;
-      ++degrees;
-    }
-    // Mean `degrees`, deviation sqrt(2 degrees): 4 deviations.
-    EXPECT_LT(chi_square, degrees + 4 * std::sqrt(2.0 * degrees));
   }
+  if (rare_expected > 10) add(rare_expected, rare);
+  if (degrees <= 0) return 0;
+  const double variance = 2.0 / (9.0 * degrees);
+  return (std::cbrt(chi_square / degrees) - (1 - variance)) / std::sqrt(variance);
 }
 
-TEST(Sampler, KeepsExactlyTheTokensThatTopKAndTopPKeep) {
-  for (uint32_t seed = 0; seed < 60; ++seed) {
+TEST(Sampler, DrawsFromTheExactDistributionUnderEverySetting) {
+  constexpr int kDraws = 100000;
+  double total = 0, settings = 0;
+  for (const int vocab_size : {5, 97, 1200}) {
+    const auto logits = random_logits(vocab_size, 1.5f, 5);
+    Sampler sampler(vocab_size);
+    for (const double temperature : {0.6, 1.0, 1.7}) {
+      for (const int64_t top_k : {-1, 3, 40}) {
+        for (const double top_p : {1.0, 0.9, 0.5}) {
+          for (const double min_p : {0.0, 0.02, 0.3}) {
+            const SamplingConfig sampling{temperature, top_k, top_p, min_p};
+            ASSERT_TRUE(load(sampler, logits, sampling, false));
+            std::vector<int> counts(vocab_size, 0);
+            const PhiloxKey key = sampling_key(11, 2);
+            const auto id = static_cast<int64_t>(settings);
+            for (int i = 0; i < kDraws; ++i) ++counts[sampler.draw(sampling_uniform(key, id, 2, i)).token];
+            const double deviations =
+                deviations_from(expected_probabilities(logits, sampling), counts, kDraws);
+            EXPECT_LT(deviations, 4) << vocab_size << " words, temperature " << temperature << ", top_k "
+                                     << top_k << ", top_p " << top_p << ", min_p " << min_p;
+            total += deviations;
+            ++settings;
+          }
+        }
+      }
+    }
+  }
+  // Their mean over all settings: draws that are too even would show as well.
+  EXPECT_NEAR(total / settings, 0.0, 4 / std::sqrt(settings));
+}
+
+TEST(Sampler, KeepsExactlyTheTokensThatMinPTopKAndTopPKeep) {
+  for (uint32_t seed = 0; seed < 150; ++seed) {
     std::mt19937 random(seed);
     const auto vocab_size = static_cast<int64_t>(1 + random() % 300);
     auto logits = random_logits(vocab_size, 2.0f, seed);
@@ -128,6 +149,7 @@ TEST(Sampler, KeepsExactlyTheTokensThatTopKAndTopPKeep) {
     sampling.temperature = 0.5 + 0.25 * (random() % 5);
     sampling.top_k = random() % 2 ? static_cast<int64_t>(1 + random() % vocab_size) : -1;
     sampling.top_p = random() % 2 ? 0.05 + 0.1 * (random() % 10) : 1.0;
+    sampling.min_p = random() % 3 == 0 ? 0.013 * (1 + random() % 70) : 0.0;
     const auto expected = expected_probabilities(logits, sampling);
     Sampler sampler(vocab_size);
     ASSERT_TRUE(load(sampler, logits, sampling, false));
@@ -182,7 +204,7 @@ TEST(Sampler, RefusesRowsThatAreNoDistribution) {
       std::vector<float> logits(70, 0.5f);
       logits[place] = bad;
       EXPECT_FALSE(load(sampler, logits, {}, false));
-      EXPECT_FALSE(load(sampler, logits, {.top_k = 5, .top_p = 0.5}, false));
+      EXPECT_FALSE(load(sampler, logits, {.top_k = 5, .top_p = 0.5, .min_p = 0.1}, false));
       EXPECT_FALSE(load(sampler, logits, {}, true));
     }
   }

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <random>
 #include <set>
+#include <string>
 
 #include "trainer/rollout/philox.h"
 
@@ -20,6 +22,32 @@ uint64_t mix(uint64_t history, uint64_t token) {
       {static_cast<uint32_t>(history), static_cast<uint32_t>(history >> 32), static_cast<uint32_t>(token), 0},
       {1, 2});
   return uint64_t{b[0]} << 32 | b[1];
+}
+
+/// One to three bytes; some begin or end within a character of UTF-8.
+std::string_view text_of(int32_t token) {
+  static const std::vector<std::string> texts = {"a",
+                                                 "b",
+                                                 "ab",
+                                                 "\n",
+                                                 "\n\n",
+                                                 "",
+                                                 "ba",
+                                                 "aa",
+                                                 "\xc3",
+                                                 "\xa9",
+                                                 "\xa9"
+                                                 "b",
+                                                 "a\xc3",
+                                                 "bb",
+                                                 "aab",
+                                                 "c",
+                                                 "ca",
+                                                 "bc",
+                                                 "abc",
+                                                 "\nb",
+                                                 "cc"};
+  return texts.at(token);
 }
 
 int32_t next_token(uint64_t history, const Request& request, int32_t sample, int64_t position) {
@@ -89,6 +117,9 @@ std::vector<Request> random_requests(std::mt19937& random, int count) {
     requests[r].max_new_tokens = 1 + random() % 20;
     requests[r].prompt.resize(1 + random() % 40);
     for (int32_t& token : requests[r].prompt) token = random() % kVocabSize;
+    for (const char* stop : {"abab", "\n\n", "\xc3\xa9", "ca", "b\nb"}) {
+      if (random() % 12 == 0) requests[r].sampling.stop.push_back(stop);
+    }
     if (r > 0 && random() % 2) {  // begins as another one does, or is the same
       const auto& other = requests[random() % r].prompt;
       auto& prompt = requests[r].prompt;
@@ -99,17 +130,28 @@ std::vector<Request> random_requests(std::mt19937& random, int count) {
   return requests;
 }
 
-/// The same tokens without a cache, a batch or a scheduler.
-std::vector<int32_t> expected_tokens(const Request& request, int32_t sample, const std::vector<bool>& stop) {
+/// The same response without a cache, a batch or a scheduler.
+Response expected_response(const Request& request, int32_t sample, const std::vector<bool>& stop) {
   uint64_t history = 0;
   for (const int32_t token : request.prompt) history = mix(history, token);
-  std::vector<int32_t> tokens;
-  while (static_cast<int64_t>(tokens.size()) < request.max_new_tokens) {
-    tokens.push_back(next_token(history, request, sample, tokens.size()));
-    if (stop[tokens.back()]) break;
-    history = mix(history, tokens.back());
+  Response out;
+  std::string text;
+  while (static_cast<int64_t>(out.tokens.size()) < request.max_new_tokens && !out.stopped) {
+    const int32_t token = next_token(history, request, sample, out.tokens.size());
+    out.tokens.push_back(token);
+    history = mix(history, token);
+    out.stopped = stop[token];
+    for (const char byte : text_of(token)) {  // byte by byte, the first and longest string that is there
+      text += byte;
+      for (const std::string& string : request.sampling.stop) {
+        if (out.stopped || !text.ends_with(string)) continue;
+        const auto begin = static_cast<int64_t>(text.size() - string.size());
+        if (out.text_length < 0 || begin < out.text_length) out.text_length = begin;
+      }
+      if (out.text_length >= 0) out.stopped = true;
+    }
   }
-  return tokens;
+  return out;
 }
 
 struct Outcome {
@@ -119,11 +161,21 @@ struct Outcome {
   int64_t rows = 0, steps = 0, available_pages = 0, peak_pages = 0, most_segments = 0, most_rows = 0;
 };
 
+StopCondition condition_of(const std::vector<bool>& stop) {
+  std::vector<int32_t> ids;
+  for (int32_t token = 0; token < kVocabSize; ++token)
+    if (stop[token]) ids.push_back(token);
+  StopCondition condition(ids, kVocabSize);
+  condition.set_token_text(text_of);
+  return condition;
+}
+
 Outcome run(const RolloutConfig& config, int64_t num_pages, const std::vector<Request>& requests,
             const std::vector<bool>& stop) {
   Outcome out;
   HashModel model(num_pages * config.page_size);
-  Scheduler scheduler(config, num_pages, requests, stop, out.completions);
+  const StopCondition stop_condition = condition_of(stop);
+  Scheduler scheduler(config, num_pages, requests, stop_condition, out.completions);
   while (!scheduler.is_done()) {
     const StepPlan& plan = scheduler.schedule();
     const auto histories = model.forward(plan.batch);
@@ -154,10 +206,13 @@ void expect_right(const Outcome& out, const std::vector<Request>& requests, cons
     ASSERT_EQ(out.completions[r].responses.size(), static_cast<size_t>(requests[r].n));
     for (int32_t j = 0; j < requests[r].n; ++j) {
       const Response& response = out.completions[r].responses[j];
-      ASSERT_EQ(response.tokens, expected_tokens(requests[r], j, stop)) << "request " << r << " sample " << j;
+      const Response expected = expected_response(requests[r], j, stop);
+      ASSERT_EQ(response.tokens, expected.tokens) << "request " << r << " sample " << j;
       ASSERT_EQ(response.log_probs.size(), response.tokens.size());
       ASSERT_EQ(response.entropies.size(), response.tokens.size());
-      ASSERT_EQ(response.stopped, stop[response.tokens.back()]);
+      ASSERT_EQ(response.stopped, expected.stopped);
+      ASSERT_EQ(response.text_length, expected.text_length);
+      ASSERT_EQ(response.stop_string >= 0, expected.text_length >= 0);
     }
   }
 }
@@ -168,10 +223,12 @@ std::vector<bool> stop_at(std::initializer_list<int> tokens) {
   return stop;
 }
 
-TEST(Scheduler, MakesTheSameTokensUnderAnyLimits) {
+TEST(Scheduler, MakesTheSameResponsesUnderAnyLimits) {
   const auto stop = stop_at({3, 17});
-  int64_t preemptions = 0, recomputed = 0;
-  for (uint32_t seed = 0; seed < 1500; ++seed) {
+  int64_t preemptions = 0, recomputed = 0, found = 0, by_string = 0;
+  const char* wide = std::getenv("TRIREME_TEST_SCHEDULES");
+  const uint32_t num_schedules = wide ? static_cast<uint32_t>(std::stoul(wide)) : 2000;
+  for (uint32_t seed = 0; seed < num_schedules; ++seed) {
     std::mt19937 random(seed);
     const auto requests = random_requests(random, 1 + random() % 12);
     RolloutConfig config;
@@ -197,9 +254,16 @@ TEST(Scheduler, MakesTheSameTokensUnderAnyLimits) {
     ASSERT_TRUE(std::adjacent_find(finished.begin(), finished.end()) == finished.end());
     preemptions += out.stats.preemptions;
     recomputed += out.stats.recomputed_tokens;
+    found += out.stats.cached_prompt_tokens;
+    ASSERT_LE(out.stats.cached_prompt_tokens, out.stats.prompt_tokens);
+    ASSERT_LE(out.stats.peak_running, config.max_num_seqs);
+    for (const Completion& completion : out.completions)
+      for (const Response& response : completion.responses) by_string += response.stop_string >= 0;
   }
   EXPECT_GT(preemptions, 1000);  // the sweep did meet tiny pools
   EXPECT_GT(recomputed, 1000);
+  EXPECT_GT(found, 1000);
+  EXPECT_GT(by_string, 1000);
 }
 
 /// The tokens that nobody else has computed: a trie of the prompts, and every response behind it.
@@ -242,7 +306,8 @@ TEST(Scheduler, DecodesGoOnWhileALongPromptIsComputedInChunks) {
   config.max_num_batched_tokens = 4;
   std::vector<Completion> completions;
   HashModel model(1024);
-  Scheduler scheduler(config, 1024 / config.page_size, requests, stop, completions);
+  const StopCondition stop_condition = condition_of(stop);
+  Scheduler scheduler(config, 1024 / config.page_size, requests, stop_condition, completions);
   for (int step = 0; step < 10; ++step) {
     const StepPlan& plan = scheduler.schedule();
     model.forward(plan.batch);
