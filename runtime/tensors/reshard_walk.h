@@ -1,0 +1,113 @@
+// The whole reshard, parcel by parcel: which way each goes and in which round. Every rank walks all of it and
+// keeps its own part, so all see the same choices; the walk is over sets of ranks and nodes, never over pairs
+// of ranks.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/tensors/parcels.h"
+#include "runtime/tensors/reshard_plan.h"
+
+namespace trireme::tensors {
+
+/// A message: in round (the parcel's round + step). Step 0 is sent by a rank that holds the parcel in the
+/// source layout, step s by one that received it in step s - 1.
+struct Hop {
+  int from = 0, to = 0;
+  int step = 0;
+};
+
+/// What one pair of sets asks for: who keeps it, and node by node who lacks it and who there holds it.
+struct Demand {
+  std::vector<int> keeping;  // wanters that are holders
+  struct Node {
+    int num_wanting = 0, num_holding = 0;
+  };
+  std::vector<Node> nodes;  // where anybody lacks it
+  std::vector<int> ranks;   // of each of them in turn: the wanting, then the holding
+
+  /// visit(wanting, holding) for each node, as spans.
+  template <typename Visit>
+  void for_each_node(Visit visit) const {
+    const int* next = ranks.data();
+    for (const Node& node : nodes) {
+      const std::span wanting(next, node.num_wanting);
+      next += node.num_wanting;
+      visit(wanting, std::span(next, node.num_holding));
+      next += node.num_holding;
+    }
+  }
+};
+
+/// Chooses the way of each parcel, and remembers what each rank has sent and received.
+class Router {
+ public:
+  Router(const RankSets& sets, const std::vector<int>& node_of, int relays);
+
+  const Demand& demand(int holders, int wanters);
+  /// Ordered by step for each rank that sends in more than one. Valid until the next call.
+  const std::vector<Hop>& route(int holders, int wanters, int64_t bytes);
+
+ private:
+  Demand work_out(int holders, int wanters) const;
+  void cross(int holders, std::span<const int> wanting, int64_t bytes);
+
+  const RankSets* sets_;
+  const std::vector<int>* node_of_;
+  int relays_;
+  std::unordered_map<uint64_t, Demand> demands_;
+  std::vector<int64_t> sent_inside_, sent_across_, received_across_;  // bytes, of each rank
+  std::vector<Hop> hops_;
+  struct Sender {
+    int64_t sent;
+    int step, rank;
+    auto operator<=>(const Sender&) const = default;
+  };
+  std::vector<Sender> senders_;  // a heap, the one to choose on top
+};
+
+/// Gives each parcel its round: the current one, until a rank that it concerns has no more room there.
+class RoundTable {
+ public:
+  RoundTable(int num_ranks, int num_steps, int64_t bucket_bytes, int max_messages);
+
+  int place(const std::vector<Hop>& hops, int64_t bytes);
+  int num_rounds() const { return num_rounds_; }
+
+ private:
+  struct Use {
+    int64_t packed = 0, received = 0;
+    int messages = 0;
+  };
+  bool add(const std::vector<Hop>& hops, int64_t bytes, int sign);
+  void advance();
+
+  int num_steps_;
+  int64_t bucket_bytes_;
+  int max_messages_;
+  int current_ = 0, num_rounds_ = 0;
+  std::vector<std::vector<Use>> uses_;  // of each rank in the current round, the next, ... one for each step
+  std::vector<int64_t> packed_by_;  // the last parcel that each rank packed: it is packed once for all peers
+  int64_t parcel_ = 0;
+};
+
+/// In buffers, parcels begin at multiples of this.
+inline constexpr int64_t kStagingAlignment = 16;
+int64_t staged(int64_t bytes);
+
+struct Step {
+  const Parcel& parcel;
+  const Demand& demand;
+  const std::vector<Hop>& hops;
+  int64_t bytes;  // of the parcel on the wire
+  int round;
+};
+
+/// Returns the number of rounds. `from` and `to` are the reshard's layouts worked out.
+int walk(const Reshard& reshard, const ShardMap& from, const ShardMap& to, RankSets& sets,
+         const std::function<void(const Step&)>& visit);
+
+}  // namespace trireme::tensors

@@ -1,0 +1,86 @@
+#include "runtime/tensors/staging.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace trireme::tensors {
+namespace {
+
+int64_t width(comm::DType dtype) {
+  return static_cast<int64_t>(comm::size_of(dtype));
+}
+
+// Buffers begin anywhere, so elements are read and written bytewise; compilers make that plain loads.
+void narrow(const std::byte* from, std::byte* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, from + 4 * i, 4);
+    const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    const uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+    const auto half = static_cast<uint16_t>((nan ? bits | 0x400000u : rounded) >> 16);
+    std::memcpy(to + 2 * i, &half, 2);
+  }
+}
+
+void widen(const std::byte* from, std::byte* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    uint16_t half;
+    std::memcpy(&half, from + 2 * i, 2);
+    const uint32_t bits = static_cast<uint32_t>(half) << 16;
+    std::memcpy(to + 4 * i, &bits, 4);
+  }
+}
+
+}  // namespace
+
+void convert(const std::byte* from, comm::DType from_dtype, std::byte* to, comm::DType to_dtype,
+             int64_t count) {
+  using comm::DType;
+  if (from_dtype == to_dtype) {
+    std::memcpy(to, from, static_cast<size_t>(count * width(to_dtype)));
+  } else if (from_dtype == DType::f32 && to_dtype == DType::bf16) {
+    narrow(from, to, count);
+  } else {
+    TRIREME_CHECK(from_dtype == DType::bf16 && to_dtype == DType::f32, "{} cannot be converted to {}",
+                  comm::to_string(from_dtype), comm::to_string(to_dtype));
+    widen(from, to, count);
+  }
+}
+
+void pack(std::span<const Copy> copies, const BlockMemory& from, std::byte* buffer, comm::DType wire) {
+  for (const Copy& copy : copies) {
+    std::byte* to = buffer + copy.at;
+    for (Runs runs(copy.where); !runs.done(); runs.next()) {
+      convert(from.blocks[copy.block] + runs.offset() * width(from.dtype), from.dtype, to, wire,
+              runs.length());
+      to += runs.length() * width(wire);
+    }
+  }
+}
+
+void unpack(std::span<const Copy> copies, const std::byte* buffer, comm::DType wire, const BlockMemory& to) {
+  for (const Copy& copy : copies) {
+    const std::byte* from = buffer + copy.at;
+    for (Runs runs(copy.where); !runs.done(); runs.next()) {
+      convert(from, wire, to.blocks[copy.block] + runs.offset() * width(to.dtype), to.dtype, runs.length());
+      from += runs.length() * width(wire);
+    }
+  }
+}
+
+void copy(std::span<const LocalCopy> copies, const BlockMemory& from, const BlockMemory& to) {
+  for (const LocalCopy& copy : copies) {
+    Runs source(copy.from), target(copy.to);
+    int64_t read = 0, written = 0;  // of the run that each is at
+    while (!source.done()) {
+      const int64_t count = std::min(source.length() - read, target.length() - written);
+      convert(from.blocks[copy.block] + (source.offset() + read) * width(from.dtype), from.dtype,
+              to.blocks[copy.block] + (target.offset() + written) * width(to.dtype), to.dtype, count);
+      if ((read += count) == source.length()) source.next(), read = 0;
+      if ((written += count) == target.length()) target.next(), written = 0;
+    }
+  }
+}
+
+}  // namespace trireme::tensors

@@ -1,0 +1,29 @@
+// Between a rank's tensors and the dense buffers that travel: gathering, scattering and, where the two sides
+// have different types, converting. Host memory. bf16 and f32 are converted into each other, f32 to bf16
+// rounded to nearest even; any other type only goes to itself.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "runtime/tensors/reshard_plan.h"
+
+namespace trireme::tensors {
+
+/// A role's memory on one rank: where each block begins, and of what type its elements are.
+struct BlockMemory {
+  std::span<std::byte* const> blocks;
+  comm::DType dtype = comm::DType::bf16;
+};
+
+/// All throw internal if the types cannot be converted. Nothing may overlap.
+
+void pack(std::span<const Copy> copies, const BlockMemory& from, std::byte* buffer, comm::DType wire);
+void unpack(std::span<const Copy> copies, const std::byte* buffer, comm::DType wire, const BlockMemory& to);
+void copy(std::span<const LocalCopy> copies, const BlockMemory& from, const BlockMemory& to);
+
+/// `count` elements, dense.
+void convert(const std::byte* from, comm::DType from_dtype, std::byte* to, comm::DType to_dtype,
+             int64_t count);
+
+}  // namespace trireme::tensors
