@@ -32,10 +32,19 @@ std::vector<int> both(std::vector<int> a, const std::optional<std::vector<int>>&
   return a;
 }
 
+std::optional<std::vector<int>> find_online(const SysFiles& files) {
+  if (const auto text = files.line(kOnline)) return parse_cpu_list(*text);
+  std::vector<int> online;
+  for (const auto& name : files.entries("sys/devices/system/cpu"))
+    if (name.starts_with("cpu") && name.find_first_not_of("0123456789", 3) == std::string::npos &&
+        name.size() > 3 && files.number("sys/devices/system/cpu/" + name + "/online", 1) != 0)
+      online.push_back(std::atoi(name.c_str() + 3));
+  return online.empty() ? std::nullopt : std::optional(online);
+}
+
 // What Slurm or a container grants is the mask and the cpuset of this process.
 std::vector<int> find_allowed(const SysFiles& files) {
-  std::optional<std::vector<int>> online;
-  if (const auto text = files.line(kOnline)) online = parse_cpu_list(*text);
+  const auto online = find_online(files);
   if (const auto mask = allowed_list(files, "Cpus_allowed_list")) return both(*mask, online);
   for (const char* cpuset :
        {"sys/fs/cgroup/cpuset.cpus.effective", "sys/fs/cgroup/cpuset/cpuset.effective_cpus",
@@ -51,7 +60,7 @@ std::vector<MemoryNode> find_memory_nodes(const SysFiles& files) {
   const std::string folder = "sys/devices/system/node";
   for (const auto& name : files.entries(folder)) {
     const auto cpus = name.starts_with("node") ? files.line(folder + "/" + name + "/cpulist") : std::nullopt;
-    if (!cpus) continue;
+    if (!cpus || cpus->empty()) continue;
     const int number = std::atoi(name.c_str() + 4);
     nodes.push_back(
         {.number = number,
@@ -77,9 +86,12 @@ std::vector<Core> find_cores(const SysFiles& files, const std::vector<MemoryNode
     for (const int sibling : siblings ? parse_cpu_list(*siblings) : std::vector<int>{cpu})
       if (usable.contains(sibling) && taken.insert(sibling).second) core.cpus.push_back(sibling);
     if (core.cpus.empty()) core.cpus.push_back(cpu);
-    for (const auto& node : nodes)
-      if (std::find(node.cpus.begin(), node.cpus.end(), cpu) != node.cpus.end())
-        core.memory_node = node.number;
+    // Some firmware puts all CPUs on every node, which says nothing.
+    int claims = 0;
+    for (const auto& node : nodes) {
+      if (std::find(node.cpus.begin(), node.cpus.end(), cpu) == node.cpus.end()) continue;
+      core.memory_node = ++claims == 1 ? node.number : -1;
+    }
     cores.push_back(std::move(core));
   }
   std::stable_sort(cores.begin(), cores.end(),

@@ -18,6 +18,7 @@ struct Core {
   int memory_node = -1;   // -1: the machine does not say
 };
 
+// Those of GPUs and other devices, which have no CPUs, are left out.
 struct MemoryNode {
   int number = 0;
   std::vector<int> cpus;  // of the whole machine

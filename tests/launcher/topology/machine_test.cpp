@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "launcher/topology/cpu_list.h"
 #include "runtime/base/error.h"
 #include "tests/launcher/topology/fake_machine.h"
@@ -60,6 +63,24 @@ TEST(Machine, ObeysTheMaskThatSlurmOrAContainerHasGiven) {
 TEST(Machine, ObeysTheCpusetOfItsControlGroupWhereProcSaysNothing) {
   EXPECT_EQ(machine_of("cpus 8\ncpuset 2-3").num_cpus(), 2);
   EXPECT_EQ(machine_of("cpus 8").num_cpus(), 8);
+}
+
+// Grace Hopper shows the memory of its GPUs as nodes without CPUs; some firmware puts all CPUs on every node.
+TEST(Machine, IsNotMisledByOddMemoryNodes) {
+  const auto gpu_memory = machine_of("cpus 2\nnode 0 cpus=0-1\nnode 1 cpus=\nallowed cpus=0-1 mems=0-1");
+  EXPECT_EQ(gpu_memory.memory_nodes.size(), 1u);
+  const auto buggy = machine_of("cpus 2\nnode 0 cpus=0-1\nnode 1 cpus=0-1\nnode 2 cpus=0-1");
+  EXPECT_EQ(buggy.cores[0].memory_node, -1);
+}
+
+TEST(Machine, FindsItsCpusOneByOneWhereNoListSaysWhichAreOnline) {
+  const FakeRoot root("cpus 4");
+  std::filesystem::remove(root.path() + "/sys/devices/system/cpu/online");
+  std::ofstream(root.path() + "/sys/devices/system/cpu/cpu2/online") << "0\n";
+  std::filesystem::create_directories(root.path() + "/sys/devices/system/cpu/cpufreq");
+  std::vector<int> cpus;
+  for (const auto& core : discover(SysFiles(root.path())).cores) cpus.push_back(core.cpus.front());
+  EXPECT_EQ(cpus, (std::vector<int>{0, 1, 3}));
 }
 
 TEST(Machine, HasOneCpuPerCoreWhereSysSaysNothing) {
