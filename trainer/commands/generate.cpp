@@ -68,10 +68,14 @@ GenerateOptions options_of(const cxxopts::ParseResult& parsed) {
   if (!(options.sampling.temperature >= 0))
     fail(ErrorCode::invalid_config, "--temperature {}: it must be 0 (greedy) or more",
          options.sampling.temperature);
+  if (!(options.sampling.min_p >= 0 && options.sampling.min_p <= 1))
+    fail(ErrorCode::invalid_config, "--min-p {}: it must be between 0 and 1", options.sampling.min_p);
   options.greedy = options.sampling.temperature == 0;
   if (options.greedy) options.sampling = {};
   for (const auto& argument : parsed.arguments())  // a list of cxxopts' own would be cut at commas
     if (argument.key() == "stop") options.sampling.stop.push_back(argument.value());
+  for (const std::string& text : options.sampling.stop)
+    if (text.empty()) fail(ErrorCode::invalid_config, "--stop: an empty text would end every answer at once");
   if (parsed.count("stop-token-ids")) options.stop_ids = parsed["stop-token-ids"].as<std::vector<int32_t>>();
   options.samples = positive(parsed, "samples");
   options.max_new_tokens = positive(parsed, "max-new-tokens");
