@@ -133,7 +133,8 @@ void backward(const Case& shape, at::ScalarType dtype, int64_t rows) {
   double best[4] = {1e9, 1e9, 1e9, 1e9};
   for (int i = 0; i < 6; ++i) {
     best[0] = std::min(best[0], seconds([&] { at::mm(grad, weight); }));
-    best[1] = std::min(best[1], seconds([&] { trireme::models::packed_grad_x(grad, weight); }));
+    best[1] =
+        std::min(best[1], seconds([&] { trireme::models::packed_grad_x(grad, weight, grad.scalar_type()); }));
     best[2] = std::min(best[2], seconds([&] {
                          if (dtype == at::kFloat)
                            sum.addmm_(grad.t(), x);

@@ -75,6 +75,24 @@ struct RotaryBackwardTask {
   void* grad_qkv;                        // [rows, (heads + 2 kv_heads) * head_dim]
 };
 
+/// A token's share of the gradient of the logits.
+struct ChosenToken {
+  int64_t column;
+  float gradient;  // of its log-probability
+};
+
+/// One row's logits of some columns of the vocabulary, to their gradient.
+struct SoftmaxBackward {
+  float* logits;  // [columns], fp32, not yet divided by the temperature; overwritten
+  int64_t columns;
+  float inverse_temperature, lse, entropy;
+  float gradient;          // of all log-probabilities of the row together
+  float entropy_gradient;  // of the row's entropy
+  const ChosenToken* chosen;
+  int64_t num_chosen;
+  uint16_t* narrow;  // [columns]: the gradient in bf16; null where fp32 is wanted, which stays in logits
+};
+
 struct CpuKernels {
   const char* name;  // "avx512", "avx2", "portable"
 
@@ -105,6 +123,8 @@ struct CpuKernels {
   /// Of each row of logits / temperature (fp32, in place scaled): log sum exp and entropy.
   void (*softmax_stats)(float* logits, float inverse_temperature, int64_t rows, int64_t vocab, float* lse,
                         float* entropy);
+  /// d log p(token) = onehot - p;  d entropy = -p (log p + entropy).
+  void (*softmax_backward)(const SoftmaxBackward& task);
 };
 
 /// Those of instruction_set() (instruction_set.h).

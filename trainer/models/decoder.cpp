@@ -14,9 +14,9 @@
 namespace trireme::models {
 namespace {
 
-// About 64 MB of fp32 logits at a time.
+// About 16 MB of fp32 logits at a time, or what 64 rows have.
 int64_t log_prob_chunk_rows(int64_t vocab_size) {
-  return std::max<int64_t>(64, (16 << 20) / vocab_size);
+  return std::max<int64_t>(64, (4 << 20) / vocab_size);
 }
 
 template <typename T>

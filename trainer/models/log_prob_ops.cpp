@@ -3,6 +3,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
@@ -16,7 +18,9 @@
 #include "runtime/base/error.h"
 #include "trainer/models/cpu_kernels.h"
 #include "trainer/models/ops.h"
+#include "trainer/models/packed_linear.h"
 #include "trainer/models/row_blocks.h"
+#include "trainer/models/weight_gradient.h"
 
 namespace trireme::models {
 namespace {
@@ -73,6 +77,40 @@ Softmax softmax_of(const at::Tensor& hidden, const Weight& head, double temperat
   return result;
 }
 
+// Each row's (token, gradient) pairs, tokens ascending.
+class PairsOfRows {
+ public:
+  PairsOfRows(const at::Tensor& place_N, const at::Tensor& tokens_N, const at::Tensor& grad_N,
+              int64_t num_rows)
+      : begin_(static_cast<size_t>(num_rows) + 1) {
+    const at::Tensor grads = grad_N.contiguous();
+    const int64_t *place = place_N.const_data_ptr<int64_t>(), *tokens = tokens_N.const_data_ptr<int64_t>();
+    std::vector<int64_t> order(static_cast<size_t>(place_N.size(0)));
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      return std::pair(place[a], tokens[a]) < std::pair(place[b], tokens[b]);
+    });
+    for (const int64_t pair : order) {
+      ++begin_[static_cast<size_t>(place[pair]) + 1];
+      pairs_.push_back({tokens[pair], grads.const_data_ptr<float>()[pair]});
+    }
+    for (size_t r = 1; r < begin_.size(); ++r) begin_[r] += begin_[r - 1];
+  }
+
+  /// Those with a token in [word, word + words), counted from there.
+  std::vector<ChosenToken> of(int64_t row, int64_t word, int64_t words) const {
+    std::vector<ChosenToken> chosen;
+    for (size_t i = begin_[static_cast<size_t>(row)]; i < begin_[static_cast<size_t>(row) + 1]; ++i)
+      if (pairs_[i].column >= word && pairs_[i].column < word + words)
+        chosen.push_back({pairs_[i].column - word, pairs_[i].gradient});
+    return chosen;
+  }
+
+ private:
+  std::vector<size_t> begin_;
+  std::vector<ChosenToken> pairs_;
+};
+
 struct LogProbFunction : Function<LogProbFunction> {
   // -> {log_probs_N, entropy_N}
   static variable_list forward(AutogradContext* ctx, const at::Tensor& hidden, const Weight* head,
@@ -114,6 +152,51 @@ struct LogProbFunction : Function<LogProbFunction> {
     return {log_probs_N, entropy_N};
   }
 
+  // On the CPU, in blocks of rows and of the vocabulary, each of which is read and added to once for its
+  // rows.
+  static at::Tensor blockwise_backward(const Weight& head, double temperature, const variable_list& saved,
+                                       const at::Tensor& grad_N, const at::Tensor& row_gradient,
+                                       const at::Tensor& entropy_gradient) {
+    constexpr int64_t kRows = 1024, kWords = 2048;
+    const at::Tensor &hidden = saved[0], &rows = saved[1], &tokens_N = saved[3];
+    const float *lse = saved[4].const_data_ptr<float>(), *entropy = saved[5].const_data_ptr<float>();
+    const PairsOfRows pairs(saved[2], tokens_N, grad_N, rows.size(0));
+    const bool narrow = hidden.scalar_type() == at::kBFloat16;
+    at::Tensor grad_hidden = at::zeros_like(hidden);
+    for (int64_t row = 0; row < rows.size(0); row += kRows) {
+      const at::Tensor index = rows.narrow(0, row, std::min(kRows, rows.size(0) - row));
+      const at::Tensor x = hidden.index_select(0, index);
+      const at::Tensor grad_x = at::zeros({x.size(0), x.size(1)}, at::kFloat);
+      for (int64_t word = 0; word < head.value.size(0); word += kWords) {
+        const int64_t words = std::min(kWords, head.value.size(0) - word);
+        const at::Tensor logits = packed_columns(x, *head.packed, word, words);
+        const at::Tensor grad = narrow ? at::empty({x.size(0), words}, hidden.options()) : logits;
+        for_rows(x.size(0), words, [&](int64_t begin, int64_t end) {
+          for (int64_t r = begin; r < end; ++r) {
+            const auto chosen = pairs.of(row + r, word, words);
+            cpu_kernels().softmax_backward(
+                {.logits = logits.mutable_data_ptr<float>() + r * words,
+                 .columns = words,
+                 .inverse_temperature = static_cast<float>(1.0 / temperature),
+                 .lse = lse[row + r],
+                 .entropy = entropy[row + r],
+                 .gradient = row_gradient.const_data_ptr<float>()[row + r],
+                 .entropy_gradient =
+                     entropy_gradient.defined() ? entropy_gradient.const_data_ptr<float>()[row + r] : 0.0f,
+                 .chosen = chosen.data(),
+                 .num_chosen = static_cast<int64_t>(chosen.size()),
+                 .narrow =
+                     narrow ? reinterpret_cast<uint16_t*>(grad.mutable_data_ptr()) + r * words : nullptr});
+          }
+        });
+        add_weight_gradient(grad, x, head.gradient.narrow(0, word, words));
+        grad_x.add_(packed_grad_x(grad, head.value.narrow(0, word, words), at::kFloat));
+      }
+      grad_hidden.index_copy_(0, index, grad_x.to(hidden.scalar_type()));
+    }
+    return grad_hidden;
+  }
+
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &hidden = saved[0], &rows = saved[1], &place_N = saved[2], &tokens_N = saved[3],
@@ -128,6 +211,14 @@ struct LogProbFunction : Function<LogProbFunction> {
     at::Tensor entropy_weight;
     if (entropy_gradient)
       entropy_weight = at::zeros({num_rows}, lse.options()).index_add_(0, place_N, grads[1]);
+    if (hidden.is_cpu() && head->packed)
+      return {blockwise_backward(*head, temperature, saved, grad_N, weight_of_row, entropy_weight),
+              at::Tensor(),
+              at::Tensor(),
+              at::Tensor(),
+              at::Tensor(),
+              at::Tensor(),
+              at::Tensor()};
     const at::Tensor sorted_place = place_N.index_select(0, order).cpu();
     const int64_t* sorted = sorted_place.const_data_ptr<int64_t>();
     at::Tensor grad_hidden = at::zeros_like(hidden);

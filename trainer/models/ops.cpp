@@ -358,7 +358,7 @@ at::Tensor Weight::times(const at::Tensor& x, const Weight* bias, at::ScalarType
 
 at::Tensor Weight::back(const at::Tensor& grad_y) const {
   // Packing the matrix must be worth its while.
-  if (packed && grad_y.size(0) >= 256) return packed_grad_x(grad_y, value);
+  if (packed && grad_y.size(0) >= 256) return packed_grad_x(grad_y, value, grad_y.scalar_type());
   return at::mm(grad_y, value);
 }
 

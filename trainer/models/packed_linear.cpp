@@ -37,8 +37,8 @@ void pack(const at::Tensor& matrix, PackedMatrix& packed) {
 
 namespace {
 
-void run(const PackedMatrix& weight, const GemmRows& all) {
-  const int64_t panels = weight.num_panels();
+// The columns of panels [first, first + panels) of all.out.
+void run(const PackedMatrix& weight, const GemmRows& all, int64_t first, int64_t panels) {
   const int64_t x_bytes = weight.element() == Element::f32 ? 4 : 2,
                 out_bytes = all.out_element == Element::f32 ? 4 : 2;
   const int64_t blocks = at::get_num_threads() > 1 ? (all.rows + kRowsAtOnce - 1) / kRowsAtOnce : 1;
@@ -54,7 +54,7 @@ void run(const PackedMatrix& weight, const GemmRows& all) {
           task.x = static_cast<const char*>(all.x) + row * all.x_stride * x_bytes;
           task.rows = std::min(rows_at_once, all.rows - row);
           task.out = static_cast<char*>(all.out) + row * all.out_stride * out_bytes;
-          gemm(weight, task, panel, stop);
+          gemm(weight, task, first + panel, first + stop);
           begin += stop - panel;
         }
       });
@@ -80,18 +80,42 @@ at::Tensor packed_linear(const at::Tensor& input, const PackedMatrix& weight, co
   TRIREME_CHECK(!bias.defined() || (bias.numel() == weight.n() && bias.scalar_type() == x.scalar_type()),
                 "a bias does not fit {} outputs", weight.n());
   const at::Tensor out = at::empty({x.size(0), weight.n()}, x.options().dtype(out_type));
-  run(weight, {x.const_data_ptr(), x.stride(0), x.size(0), bias.defined() ? bias.const_data_ptr() : nullptr,
-               out.mutable_data_ptr(), weight.n(), element_of(out_type)});
+  run(weight,
+      {x.const_data_ptr(), x.stride(0), x.size(0), bias.defined() ? bias.const_data_ptr() : nullptr,
+       out.mutable_data_ptr(), weight.n(), element_of(out_type)},
+      0, weight.num_panels());
   return out;
 }
 
-at::Tensor packed_grad_x(const at::Tensor& grad_y, const at::Tensor& weight) {
+at::Tensor packed_columns(const at::Tensor& x, const PackedMatrix& weight, int64_t first, int64_t columns) {
+  TRIREME_CHECK(
+      x.stride(1) == 1 && x.size(1) == weight.k() && element_of(x.scalar_type()) == weight.element(),
+      "rows of {} do not fit a matrix of {} x {}", x.size(1), weight.n(), weight.k());
+  constexpr int64_t kColumns = PackedMatrix::kColumns;
+  TRIREME_CHECK(first % kColumns == 0 && columns > 0 && first + columns <= weight.n() &&
+                    (columns % kColumns == 0 || first + columns == weight.n()),
+                "columns {} to {} of {} are not whole panels", first, first + columns, weight.n());
+  const at::Tensor out = at::empty({x.size(0), columns}, x.options().dtype(at::kFloat));
+  // gemm() counts columns from the matrix's first, which lies that far before what there is of them.
+  const uintptr_t origin =
+      reinterpret_cast<uintptr_t>(out.mutable_data_ptr()) - static_cast<uintptr_t>(first) * sizeof(float);
+  run(weight,
+      {x.const_data_ptr(), x.stride(0), x.size(0), nullptr, reinterpret_cast<void*>(origin), columns,
+       Element::f32},
+      first / kColumns, (columns + kColumns - 1) / kColumns);
+  return out;
+}
+
+at::Tensor packed_grad_x(const at::Tensor& grad_y, const at::Tensor& weight, at::ScalarType out_type) {
   TRIREME_CHECK(grad_y.size(1) == weight.size(0) && grad_y.stride(1) == 1 && weight.stride(1) == 1,
                 "gradients of {} outputs do not fit a matrix of {} x {}", grad_y.size(1), weight.size(0),
                 weight.size(1));
-  const at::Tensor out = at::empty({grad_y.size(0), weight.size(1)}, grad_y.options());
-  run(pack_for_backward(weight), {grad_y.const_data_ptr(), grad_y.stride(0), grad_y.size(0), nullptr,
-                                  out.mutable_data_ptr(), weight.size(1), element_of(grad_y.scalar_type())});
+  const at::Tensor out = at::empty({grad_y.size(0), weight.size(1)}, grad_y.options().dtype(out_type));
+  const PackedMatrix& packed = pack_for_backward(weight);
+  run(packed,
+      {grad_y.const_data_ptr(), grad_y.stride(0), grad_y.size(0), nullptr, out.mutable_data_ptr(),
+       weight.size(1), element_of(out_type)},
+      0, packed.num_panels());
   return out;
 }
 

@@ -23,8 +23,12 @@ void pack(const at::Tensor& matrix, PackedMatrix& packed);
 at::Tensor packed_linear(const at::Tensor& x, const PackedMatrix& weight, const at::Tensor& bias,
                          at::ScalarType out);
 
-/// grad_y [T, out] weight [out, in] -> [T, in], summed in fp32 over out in one order. Packs the weight for
-/// the call.
-at::Tensor packed_grad_x(const at::Tensor& grad_y, const at::Tensor& weight);
+/// Of the same product, without a bias, `columns` outputs from output `first`, a multiple of
+/// PackedMatrix::kColumns: [T, columns] in fp32, with the same bits.
+at::Tensor packed_columns(const at::Tensor& x, const PackedMatrix& weight, int64_t first, int64_t columns);
+
+/// grad_y [T, out] weight [out, in] -> [T, in] in `out`, summed in fp32 over out in one order. Packs the
+/// weight for the call.
+at::Tensor packed_grad_x(const at::Tensor& grad_y, const at::Tensor& weight, at::ScalarType out);
 
 }  // namespace trireme::models

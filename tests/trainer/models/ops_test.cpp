@@ -16,6 +16,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "trainer/models/packed_linear.h"
 #include "trainer/models/reference_ops.h"
 
 namespace trireme::models {
@@ -222,6 +223,53 @@ TEST(Ops, TokenLogProbsMatchLogSoftmaxForRepeatedRowsAndAnyChunk) {
       }
       EXPECT_LT(largest_difference(h.grad(), plain_h.grad()), 1e-4);
       EXPECT_LT(largest_difference(head.gradient, plain_w.grad()), 1e-4);
+    }
+}
+
+// The way of a packed head, whose backward pass goes by blocks of rows and of the vocabulary: more than one
+// of each here, in both dtypes, against full logits in double precision.
+TEST(Ops, TokenLogProbsOfAPackedHeadMatchFullLogitsInDoublePrecision) {
+  constexpr int64_t kVocab = 2100, kHidden = 40, kTexts = 1030;
+  const double temperature = 0.8;
+  std::vector<int32_t> rows, tokens;
+  for (int32_t i = 0; i < 1500; ++i) {
+    rows.push_back(i * 7 % kTexts);
+    tokens.push_back(i % 5 == 0 ? 2099 : i * 13 % 2100);
+  }
+  rows[1] = rows[0], tokens[1] = tokens[0];  // the same pair twice
+  const std::vector<int64_t> wide_rows(rows.begin(), rows.end()), wide_tokens(tokens.begin(), tokens.end());
+  const auto index = [](const std::vector<int64_t>& values) {
+    return at::from_blob(const_cast<int64_t*>(values.data()), {static_cast<int64_t>(values.size())},
+                         at::kLong);
+  };
+  const at::Tensor grad = at::randn({1500}, at::kFloat), entropy_grad = at::randn({1500}, at::kFloat);
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16})
+    for (const bool entropy_gradient : {false, true}) {
+      const at::Tensor hidden = at::randn({kTexts, kHidden}, at::kFloat).to(dtype),
+                       matrix = (at::randn({kVocab, kHidden}, at::kFloat) * 0.3).to(dtype);
+      Weight head = weight_of(matrix);
+      head.packed = make_packed(matrix);
+      pack(matrix, *head.packed);
+      const at::Tensor h = leaf(hidden), plain_h = leaf(hidden.to(at::kDouble)),
+                       plain_w = leaf(matrix.to(at::kDouble));
+      const LogProbs ours = token_log_probs(h, head, rows, tokens, temperature, entropy_gradient, 100);
+      const at::Tensor all =
+          at::log_softmax(at::linear(plain_h, plain_w).index_select(0, index(wide_rows)) / temperature, 1);
+      const at::Tensor plain = all.gather(1, index(wide_tokens).unsqueeze(1)).squeeze(1);
+      EXPECT_LT(largest_difference(ours.log_probs_N, plain), 1e-4);
+      if (entropy_gradient) {
+        torch::autograd::backward({ours.log_probs_N, ours.entropy_N}, {grad, entropy_grad});
+        torch::autograd::backward({plain, -(all.exp() * all).sum(1)}, {grad, entropy_grad});
+      } else {
+        torch::autograd::backward({ours.log_probs_N}, {grad});
+        torch::autograd::backward({plain}, {grad});
+      }
+      // bf16: gradients of logits are rounded to 8 bits before the products.
+      const double tolerance = dtype == at::kFloat ? 1e-5 : 1e-2;
+      EXPECT_LT(largest_difference(h.grad(), plain_h.grad()) / plain_h.grad().abs().max().item<double>(),
+                tolerance);
+      EXPECT_LT(largest_difference(head.gradient, plain_w.grad()) / plain_w.grad().abs().max().item<double>(),
+                tolerance);
     }
 }
 

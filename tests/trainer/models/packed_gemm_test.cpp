@@ -230,9 +230,9 @@ TEST(PackedLinear, BackwardProductIsTheSumInDoubles) {
     const at::Tensor grad = at::randn({rows, out}, at::kFloat).to(at::kBFloat16),
                      weight = at::randn({out, in}, at::kFloat).to(at::kBFloat16);
     const at::Tensor exact = at::mm(grad.to(at::kDouble), weight.to(at::kDouble));
-    const at::Tensor apart = (packed_grad_x(grad, weight).to(at::kDouble) - exact).abs();
+    const at::Tensor apart = (packed_grad_x(grad, weight, grad.scalar_type()).to(at::kDouble) - exact).abs();
     EXPECT_LT(apart.max().item<double>(), exact.abs().max().item<double>() / 256);  // half a unit of bf16
-    EXPECT_TRUE(packed_grad_x(grad, weight).equal(packed_grad_x(grad, weight)));
+    EXPECT_TRUE(packed_grad_x(grad, weight, grad.scalar_type()).equal(packed_grad_x(grad, weight, grad.scalar_type())));
   }
 }
 
