@@ -9,6 +9,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "runtime/base/error.h"
+#include "trainer/models/large_pages.h"
 #include "trainer/models/packed_linear.h"
 
 namespace trireme::models {

@@ -1,13 +1,12 @@
 #include "trainer/models/packed_gemm.h"
 
-#include <sys/mman.h>
-
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
 #include "runtime/base/error.h"
 #include "trainer/models/instruction_set.h"
+#include "trainer/models/large_pages.h"
 #include "trainer/models/packed_gemm_kernels.h"
 
 namespace trireme::models {
@@ -88,7 +87,7 @@ void PackedMatrix::reshape(Element element, int64_t n, int64_t k) {
   const auto size = static_cast<size_t>(capacity_);
   memory_.reset(static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(alignment), size)));
   if (!memory_) throw std::bad_alloc();
-  if (alignment == kHugePage) ::madvise(memory_.get(), size, MADV_HUGEPAGE);
+  prefer_large_pages(memory_.get(), capacity_);
 }
 
 void PackedMatrix::pack(const void* weight, int64_t row_stride, int64_t panel_begin, int64_t panel_end) {
