@@ -14,7 +14,7 @@ namespace {
 
 using Kind = Remark::Kind;
 
-enum class When { set, on, off };  // on: neither empty nor 0
+enum class When { set, on, off, one };  // on: neither empty nor 0
 
 // What a variable means whatever the machine is. Checked against the sources of NCCL 2.30.
 struct Known {
@@ -51,7 +51,7 @@ constexpr std::array kKnown{
     Known{"NCCL_PXN_DISABLE", When::on, Kind::costly, "GPUs may not use each other's nearest HCA"},
     Known{"NCCL_NVLS_ENABLE", When::off, Kind::costly, "reductions in the NVLink switch are off"},
     Known{"NCCL_CUMEM_ENABLE", When::off, Kind::costly,
-          "another engine's workaround, which also turns off reductions in the NVLink switch"},
+          "another engine's workaround, which turns symmetric memory off"},
     Known{"NCCL_DMABUF_ENABLE", When::off, Kind::costly, "without nvidia_peermem, GPUDirect is off"},
     Known{"NCCL_ALGO", When::set, Kind::costly, "one algorithm for all sizes; meant for measurements"},
     Known{"NCCL_PROTO", When::set, Kind::costly, "one protocol for all sizes; meant for measurements"},
@@ -67,7 +67,7 @@ constexpr std::array kKnown{
     Known{"CUDA_LAUNCH_BLOCKING", When::on, Kind::costly, "every kernel is waited for; meant for debugging"},
     Known{"CUDA_DEVICE_MAX_CONNECTIONS", When::set, Kind::costly,
           "another trainer's setting: computing and communicating may no longer overlap"},
-    Known{"OMP_NUM_THREADS", When::set, Kind::costly,
+    Known{"OMP_NUM_THREADS", When::one, Kind::costly,
           "stands in place of the planned number of threads; torchrun sets 1"},
     Known{"HSA_OVERRIDE_GFX_VERSION", When::set, Kind::wrong,
           "makes a GPU pass for another model; on one that is supported it breaks kernels"},
@@ -102,7 +102,9 @@ void check_known(const Machine& machine, Writer& write) {
     const std::string name(known.name);
     const auto* value = write.value(name);
     if (!value) continue;
-    if (known.when == When::on ? !is_on(*value) : known.when == When::off && is_on(*value)) continue;
+    if ((known.when == When::on && !is_on(*value)) || (known.when == When::off && is_on(*value)) ||
+        (known.when == When::one && *value != "1"))
+      continue;
     const bool of_rocm = name.starts_with("HSA_") || name.starts_with("RCCL_");
     const bool of_cuda = name.starts_with("CUDA_");
     const bool amd = !machine.gpus.empty() && machine.gpus[0].vendor == "amd";

@@ -72,6 +72,7 @@ TEST(Inherited, SettingsThatChangeNothingGetNoRemark) {
        std::vector<std::pair<std::string, std::string>>{{"NCCL_P2P_DISABLE", "0"},
                                                         {"NCCL_NVLS_ENABLE", "1"},
                                                         {"NCCL_DEBUG", "INFO"},
+                                                        {"OMP_NUM_THREADS", "8"},
                                                         {"NCCL_SOCKET_IFNAME", "=eth0"},
                                                         {"PATH", "/bin"}})
     EXPECT_TRUE(said(kNvidia, name, value).empty()) << name;

@@ -31,6 +31,7 @@ TEST(Distance, IsThatOfNvidiaSmi) {
       << "functions of one device";
   EXPECT_EQ(between(gpu, at("pci0000:15 15:01.0 16:00.0 17:01.0 19:00.0 1a:00.0 1b:00.0")), "PXB")
       << "a switch more";
+  EXPECT_EQ(between(gpu, at("pci0000:15 15:01.0 16:00.0 17:01.0 19:00.0 1a:00.0")), "PXB") << "a bridge more";
   EXPECT_EQ(between(gpu, at("pci0000:15 15:02.0 1c:00.0")), "PHB") << "another root port of one host bridge";
   EXPECT_EQ(between(gpu, at("pci0000:30 30:01.0 31:00.0")), "NODE");
   EXPECT_EQ(between(gpu, at("pci0000:80 80:01.0 81:00.0", 1)), "SYS");

@@ -135,6 +135,10 @@ TEST(GidIndex, IsTheFirstOfRoceV2WithAnIpv4Address) {
             5);
   EXPECT_EQ(gid_index(port_with("gid 0 address=fe80:0000:0000:0000:0ac0:ebff:feda:1cfb type=v2")),
             std::nullopt);
+  EXPECT_EQ(gid_index(port_with("gid 2 address=0000:0000:0000:0000:0000:ffff:0a00:0001 type=v1\n"
+                                "gid 5 address=fd00:0000:0000:0001:0ac0:ebff:feda:1cfb type=v2\n")),
+            2)
+      << "IPv4 comes first, as NCCL looks for it";
   EXPECT_EQ(gid_index(port_with("gid 1 type=unreadable")), std::nullopt);
   EXPECT_EQ(gid_index(port_with("", "ib")), std::nullopt) << "nobody reads it there";
 }
