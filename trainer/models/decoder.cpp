@@ -6,7 +6,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/zeros.h>
 
 #include "runtime/base/error.h"
 #include "trainer/models/large_pages.h"
@@ -154,10 +153,16 @@ LogProbs Decoder::token_log_probs(const at::Tensor& hidden, std::span<const int3
 
 KvSlots Decoder::make_kv_slots(int64_t num_slots) const {
   const auto options = at::TensorOptions().dtype(compute_dtype_).device(device());
+  // All layers in one piece: its pages can be large ones.
+  const at::Tensor all =
+      at::empty({shape_.num_hidden_layers, 2, num_slots, dims_.kv_heads, dims_.head_dim}, options);
+  if (all.is_cpu()) prefer_large_pages(all.data_ptr(), static_cast<int64_t>(all.nbytes()));
+  all.zero_();
   KvSlots slots;
-  for (int64_t i = 0; i < shape_.num_hidden_layers; ++i)
-    slots.push_back({at::zeros({num_slots, dims_.kv_heads, dims_.head_dim}, options),
-                     at::zeros({num_slots, dims_.kv_heads, dims_.head_dim}, options)});
+  for (int64_t i = 0; i < shape_.num_hidden_layers; ++i) {
+    const at::Tensor layer = all.select(0, i);
+    slots.push_back({layer.select(0, 0), layer.select(0, 1)});
+  }
   return slots;
 }
 
