@@ -1,5 +1,5 @@
-// Ranks as rows of a table: a reshard executed over plain memory, message by message, each buffer no larger than
-// the plan says.
+// Ranks as rows of a table: a reshard executed over plain memory, message by message, each buffer no larger
+// than the plan says.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,8 @@ struct RoleMemory {
   std::vector<std::byte*> blocks;
 };
 
-/// One rank walking its rounds. Buffers are exactly as large as the round says, so that a sanitizer sees more.
+/// One rank walking its rounds. Buffers are exactly as large as the round says, so that a sanitizer sees
+/// more.
 class PlainRank {
  public:
   PlainRank(const RankPlan& plan, BlockMemory from, BlockMemory to, comm::DType wire)
@@ -92,8 +93,8 @@ inline void execute(std::vector<PlainRank>& ranks, int num_rounds) {
     for (int rank = 0; rank < size; ++rank) ranks[rank].send(rank, index, wire);
     for (int rank = 0; rank < size; ++rank) ranks[rank].receive(rank, index, wire);
     for (const auto& [ends, messages] : wire)
-      ASSERT_TRUE(messages.empty()) << "in round " << index << " rank " << ends.first << " sent to " << ends.second
-                                    << " what is not received there";
+      ASSERT_TRUE(messages.empty()) << "in round " << index << " rank " << ends.first << " sent to "
+                                    << ends.second << " what is not received there";
   }
 }
 

@@ -29,7 +29,8 @@ class RandomLayouts {
       tensor.name = "t" + std::to_string(i);
       tensor.block = block;
       tensor.joins_previous = i > 0 && all[i - 1].block == block && one_in(2);
-      for (int64_t d = one_in(20) ? 0 : 1 + below(3); d > 0; --d) tensor.dims.push_back(1 + below(one_in(3) ? 12 : 6));
+      for (int64_t d = one_in(20) ? 0 : 1 + below(3); d > 0; --d)
+        tensor.dims.push_back(1 + below(one_in(3) ? 12 : 6));
     }
     return all;
   }

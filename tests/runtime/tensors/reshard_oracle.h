@@ -1,6 +1,6 @@
-// Layouts and reshards worked out the slow way: element by element, with nothing of the code under test but the
-// structures that say what is asked for. An element's name is its number in the model, counted along the list
-// of tensors, row-major; -1 is padding.
+// Layouts and reshards worked out the slow way: element by element, with nothing of the code under test but
+// the structures that say what is asked for. An element's name is its number in the model, counted along the
+// list of tensors, row-major; -1 is padding.
 #pragma once
 
 #include <algorithm>
@@ -35,20 +35,22 @@ inline std::vector<bool> owned(const TensorSpec& tensor, const Split& split, int
   for (int rank = 0; rank < tp; ++rank) owner.insert(owner.end(), hand[rank], rank);
   std::vector<bool> result(size);
   for (int64_t i = 0; i < size; ++i)
-    result[i] = split.fit == Fit::repeat && units < tp ? t * units / tp == unit_of[i] : owner[unit_of[i]] == t;
+    result[i] =
+        split.fit == Fit::repeat && units < tp ? t * units / tp == unit_of[i] : owner[unit_of[i]] == t;
   return result;
 }
 
 // What rank (d, t) stores of each block, in order.
-inline std::vector<std::vector<int64_t>> memory(const std::vector<TensorSpec>& tensors, const Layout& layout, int d,
-                                                int t) {
+inline std::vector<std::vector<int64_t>> memory(const std::vector<TensorSpec>& tensors, const Layout& layout,
+                                                int d, int t) {
   std::vector<std::vector<int64_t>> blocks(tensors.empty() ? 0 : tensors.back().block + 1);
   int64_t base = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const TensorSpec& tensor = tensors[i];
     const Split& split = layout.splits[i];
     auto& line = blocks[tensor.block];
-    while (!tensor.joins_previous && static_cast<int64_t>(line.size()) % layout.alignment != 0) line.push_back(-1);
+    while (!tensor.joins_previous && static_cast<int64_t>(line.size()) % layout.alignment != 0)
+      line.push_back(-1);
     std::vector<bool> mine;
     int64_t inner = 1;
     if (split.dim != Split::kWhole) {
