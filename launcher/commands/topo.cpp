@@ -22,8 +22,7 @@ cxxopts::Options topo_options() {
                                  cxxopts::value<int>()->default_value("1"),
                                  "HOSTS")("json", "the same for programs")(
       "save",
-      "write what was read to a file, for another machine to look at; it holds "
-      "names, bus addresses and network addresses, no data",
+      "write what was read to a file, for another machine to look at: names, addresses, NCCL's settings",
       cxxopts::value<std::string>(),
       "FILE")("sysfs-root", "look at what stands below another folder than /, or at a file from --save",
               cxxopts::value<std::string>()->default_value(""), "DIR");
