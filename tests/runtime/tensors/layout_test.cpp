@@ -109,6 +109,7 @@ TEST(LayoutCheck, RefusesTpThatDoesNotDivideAndSaysWhatWould) {
   const std::vector<TensorSpec> tensors{{"q", {24, 4}}, {"k", {8, 4}, 0, true}};
   const std::vector<Split> splits{{0, 2}, {0, 2, Fit::repeat}};  // 12 heads, 4 kv heads
   EXPECT_EQ(tp_sizes_that_fit(tensors, splits, 24), (std::vector<int>{1, 2, 4, 12}));
+  EXPECT_EQ(tp_sizes_that_fit(tensors, splits, 30), (std::vector<int>{1, 2}));
   Layout layout{"rollout", {4, 6, {}}, splits};
   for (int rank = 0; rank < 24; ++rank) layout.mesh.ranks.push_back(rank);
   const Mistakes mistakes = check(tensors, layout, 24);

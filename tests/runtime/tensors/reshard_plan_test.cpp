@@ -434,6 +434,9 @@ TEST(ReshardPlan, ManyMessagesAreSpreadOverRounds) {
   Reshard reshard{tensors, from, to, {0, 0, 1, 1}};
   reshard.options.parcel_bytes = 64;
   reshard.options.max_messages = 4;
+  // 64 parcels; a destination receives 32 from afar, passes these on and is passed the others: 96 messages,
+  // in no less than 24 rounds. Here two rounds take two parcels each way.
+  EXPECT_EQ(traffic_of(reshard).num_rounds, 32);
   World world(reshard);
   world.expect_all();
   for (int rank = 0; rank < 4; ++rank)
