@@ -58,8 +58,9 @@ Decoder::Decoder(const DecoderShape& shape, ParameterSet& parameters, at::Scalar
   }
   final_norm_ = weight_at("model.norm.weight", hidden, 0);
   head_ = shape.tie_word_embeddings ? embedding_ : weight_at("lm_head.weight", shape.vocab_size, hidden);
-  if (packed && device() == at::kCPU)
-    for (Weight* matrix : matrices()) matrix->packed = make_packed(matrix->value);
+  if (device() == at::kCPU)
+    for (Weight* matrix : matrices())
+      if (packed || matrix == &head_) matrix->packed = make_packed(matrix->value);
   refresh();
 }
 

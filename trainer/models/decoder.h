@@ -23,8 +23,9 @@ namespace trireme::models {
 class Decoder {
  public:
   /// Borrows `parameters`, which must outlive it. Trains only if the set has gradients by now.
-  /// On the CPU `packed` holds each matrix once more: a row then has the same bits in any batch, and
-  /// generation is fast. Without it LibTorch computes the products: for what reads a model once.
+  /// On the CPU a row has the same bits in any batch. `packed` holds each matrix once more, so that generation
+  /// is fast; without it only the head is held so, and layers are packed as they are used: for what reads a
+  /// model a few times, many rows at a time.
   Decoder(const DecoderShape& shape, ParameterSet& parameters, at::ScalarType compute_dtype,
           bool packed = true);
   // Graphs keep the addresses of its weights.

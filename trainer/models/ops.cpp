@@ -353,6 +353,7 @@ at::Tensor plain_weight(const Weight& weight, bool train) {
 at::Tensor Weight::times(const at::Tensor& x, const Weight* bias, at::ScalarType out) const {
   const at::Tensor added = bias ? bias->value : at::Tensor();
   if (packed) return packed_linear(x, *packed, added, out);
+  if (x.is_cpu()) return linear_packed_for_call(x, value, added, out);
   return at::linear(x, value, added).to(out);
 }
 

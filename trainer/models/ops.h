@@ -25,8 +25,8 @@ struct Weight {
   // On the CPU, of a matrix that x is multiplied by: its values as of the decoder's last refresh().
   std::shared_ptr<PackedMatrix> packed;
 
-  /// x [T, in] -> x value^T (+ bias) in dtype `out`, [T, out]; no graph. By the packed copy where there is one: then a
-  /// row's bits do not depend on the other rows.
+  /// x [T, in] -> x value^T (+ bias) in dtype `out`, [T, out]; no graph. On the CPU a row's bits do not
+  /// depend on the other rows; without a packed copy the matrix is packed for the call.
   at::Tensor times(const at::Tensor& x, const Weight* bias, at::ScalarType out) const;
 
   /// grad_y [T, out] -> grad_y value, [T, in].

@@ -87,6 +87,14 @@ at::Tensor packed_linear(const at::Tensor& input, const PackedMatrix& weight, co
   return out;
 }
 
+at::Tensor linear_packed_for_call(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                                  at::ScalarType out) {
+  static thread_local PackedMatrix packed;  // grows and stays
+  packed.reshape(element_of(weight.scalar_type()), weight.size(0), weight.size(1));
+  pack(weight, packed);
+  return packed_linear(x, packed, bias, out);
+}
+
 at::Tensor packed_columns(const at::Tensor& x, const PackedMatrix& weight, int64_t first, int64_t columns) {
   TRIREME_CHECK(
       x.stride(1) == 1 && x.size(1) == weight.k() && element_of(x.scalar_type()) == weight.element(),

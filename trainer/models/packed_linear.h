@@ -23,6 +23,10 @@ void pack(const at::Tensor& matrix, PackedMatrix& packed);
 at::Tensor packed_linear(const at::Tensor& x, const PackedMatrix& weight, const at::Tensor& bias,
                          at::ScalarType out);
 
+/// The same, and the same bits, of a weight [out, in] that is packed for this call alone: for many rows.
+at::Tensor linear_packed_for_call(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                                  at::ScalarType out);
+
 /// Of the same product, without a bias, `columns` outputs from output `first`, a multiple of
 /// PackedMatrix::kColumns: [T, columns] in fp32, with the same bits.
 at::Tensor packed_columns(const at::Tensor& x, const PackedMatrix& weight, int64_t first, int64_t columns);
