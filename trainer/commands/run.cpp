@@ -64,6 +64,7 @@ ExitStatus run_rank(const plan::RankEnv& env, plan::RankPage& page) {
     models = steps::make_role_models(
         make_shape(config.model, *tokenizer), config.model.dtype == "fp32" ? at::kFloat : at::kBFloat16,
         device, session, config.rollout, tokenizer->stop_ids(), config::max_model_len(config));
+    if (models.actor) models.actor->recompute_blocks(config.model.enable_gradient_checkpointing);
     models.generation_config = read_generation_config(config.model);
     if (models.engine) {
       models.engine->set_token_text([&](int32_t id) { return tokenizer->bytes_of_token(id, false); });

@@ -91,6 +91,9 @@ void add_model(Keys& k) {
                "Takes shape and tokenizer from model.path but draws the weights from run.seed: for "
                "benchmarks and tests at real sizes without the real weights.",
                "rollout.load_format"});
+  k.push_back({"model.enable_gradient_checkpointing", AT(model.enable_gradient_checkpointing), any(), "",
+               "Training keeps only the input of each layer and computes the layer again in the backward "
+               "pass: much less memory for long sequences, up to a third more time, the same numbers."});
   k.push_back({"model.init.hidden_size", AT(model.init.hidden_size), between(8, 65536), "",
                "Width of the new model; must divide by num_attention_heads into heads of an even size."});
   k.push_back({"model.init.intermediate_size", AT(model.init.intermediate_size), between(8, 262144), "",

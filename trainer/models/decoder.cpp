@@ -10,6 +10,7 @@
 #include "runtime/base/error.h"
 #include "trainer/models/large_pages.h"
 #include "trainer/models/packed_linear.h"
+#include "trainer/models/recompute.h"
 
 namespace trireme::models {
 namespace {
@@ -108,19 +109,27 @@ BatchPlan Decoder::plan_of(const ForwardBatch& batch) const {
   return plan;
 }
 
+at::Tensor Decoder::block(const Layer& layer, const BatchPlan& plan, LayerKv* kv, at::Tensor residual) const {
+  at::Tensor qkv =
+      linear(rms_norm(residual, layer.input_norm, shape_.rms_norm_eps), layer.qkv, &layer.qkv_bias);
+  if (shape_.qk_norm) qkv = qk_norm(qkv, layer.q_norm, layer.k_norm, dims_, shape_.rms_norm_eps);
+  const at::Tensor attended =
+      kv ? attention_paged(qkv, dims_, plan, *kv) : attention_packed(qkv, dims_, plan);
+  residual = residual + linear(attended, layer.attention_output, &layer.attention_output_bias);
+  const at::Tensor gate_up =
+      linear(rms_norm(residual, layer.mlp_norm, shape_.rms_norm_eps), layer.gate_up, nullptr);
+  return residual + linear(silu_mul(gate_up), layer.down, nullptr);
+}
+
 at::Tensor Decoder::forward(const BatchPlan& plan, KvSlots* kv, bool train) const {
   at::Tensor residual = embedding(embedding_, plan, train);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
-    at::Tensor qkv =
-        linear(rms_norm(residual, layer.input_norm, shape_.rms_norm_eps), layer.qkv, &layer.qkv_bias);
-    if (shape_.qk_norm) qkv = qk_norm(qkv, layer.q_norm, layer.k_norm, dims_, shape_.rms_norm_eps);
-    const at::Tensor attended =
-        kv ? attention_paged(qkv, dims_, plan, (*kv)[i]) : attention_packed(qkv, dims_, plan);
-    residual = residual + linear(attended, layer.attention_output, &layer.attention_output_bias);
-    const at::Tensor gate_up =
-        linear(rms_norm(residual, layer.mlp_norm, shape_.rms_norm_eps), layer.gate_up, nullptr);
-    residual = residual + linear(silu_mul(gate_up), layer.down, nullptr);
+    if (train && recompute_blocks_)  // the graph keeps a copy of the plan
+      residual = recomputed(
+          [this, &layer, plan](const at::Tensor& x) { return block(layer, plan, nullptr, x); }, residual);
+    else
+      residual = block(layer, plan, kv ? &(*kv)[i] : nullptr, residual);
   }
   return rms_norm(residual, final_norm_, shape_.rms_norm_eps);
 }

@@ -23,9 +23,9 @@ namespace trireme::models {
 class Decoder {
  public:
   /// Borrows `parameters`, which must outlive it. Trains only if the set has gradients by now.
-  /// On the CPU a row has the same bits in any batch. `packed` holds each matrix once more, so that generation
-  /// is fast; without it only the head is held so, and layers are packed as they are used: for what reads a
-  /// model a few times, many rows at a time.
+  /// On the CPU a row has the same bits in any batch. `packed` holds each matrix once more, so that
+  /// generation is fast; without it only the head is held so, and layers are packed as they are used: for
+  /// what reads a model a few times, many rows at a time.
   Decoder(const DecoderShape& shape, ParameterSet& parameters, at::ScalarType compute_dtype,
           bool packed = true);
   // Graphs keep the addresses of its weights.
@@ -36,6 +36,10 @@ class Decoder {
   const ParameterSet& parameters() const { return parameters_; }
   at::ScalarType compute_dtype() const { return compute_dtype_; }
   at::Device device() const { return parameters_.device(); }
+
+  /// From now on training keeps only each block's input, and the backward pass computes the block again: less
+  /// memory, up to a third more time, the same bits. Off at first.
+  void recompute_blocks(bool on) { recompute_blocks_ = on; }
 
   /// Takes the parameters' present values into the compute copy, where that is another buffer, and on the CPU
   /// into the packed matrices. Call after every change of the parameters.
@@ -69,6 +73,7 @@ class Decoder {
   std::vector<Weight*> matrices();  // those that rows are multiplied by
   BatchPlan plan_of(const ForwardBatch& batch) const;
   at::Tensor forward(const BatchPlan& plan, KvSlots* kv, bool train) const;
+  at::Tensor block(const Layer& layer, const BatchPlan& plan, LayerKv* kv, at::Tensor residual) const;
 
   DecoderShape shape_;
   ParameterSet& parameters_;
@@ -78,6 +83,7 @@ class Decoder {
   RopeTable rope_;
   Weight embedding_, final_norm_, head_;
   std::vector<Layer> layers_;
+  bool recompute_blocks_ = false;
 };
 
 }  // namespace trireme::models

@@ -25,6 +25,7 @@ struct ModelConfig {
   std::string tokenizer_path;   // another folder for the tokenizer; empty: model.path
   std::string dtype = "bf16";   // compute dtype: bf16 | fp32 (masters are fp32 always)
   bool random_weights = false;  // path gives shape and tokenizer only, weights are drawn from run.seed
+  bool enable_gradient_checkpointing = false;  // training computes each block again in its backward pass
   RandomModelConfig init;
 };
 

@@ -1,0 +1,15 @@
+// Memory for time (gradient checkpointing): a part of a forward pass keeps only its input, and the backward
+// pass computes it again.
+#pragma once
+
+#include <functional>
+
+#include <ATen/core/Tensor.h>
+
+namespace trireme::models {
+
+/// part(x). Its backward pass calls `part` once more, recorded, and so gives the same bits as if it had been
+/// recorded at once: `part` must be a function of x alone, and what it refers to must outlive the graph.
+at::Tensor recomputed(std::function<at::Tensor(const at::Tensor&)> part, const at::Tensor& x);
+
+}  // namespace trireme::models
