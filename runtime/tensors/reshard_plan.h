@@ -2,21 +2,20 @@
 // made once, from the layouts alone; each rank makes its own part and all parts agree, without a message.
 //
 // Who gets what from whom, by fixed rules:
-//   1. What a rank holds already it keeps. Where the two layouts hold a whole matrix alike, both roles read
-//   one
+//   1. What a rank holds already it keeps. Where both layouts hold a whole matrix alike, both roles read one
 //      buffer (`shared`); otherwise it is copied on the spot.
 //   2. What another rank of its node holds, it gets from there.
 //   3. What no rank of its node holds crosses to the node once, to the rank there that has received least; in
 //      the next round that rank passes it on to the others of the node that want it.
 //   Among equal sources the one that has sent least goes first, so senders and receivers are balanced.
-// So every destination receives each element that it lacks exactly once, and each node too.
+// So every destination receives each element that it lacks exactly once, and every node likewise.
 //
 // Rounds. A rank's part is a list of rounds, ascending. In each it packs, then sends and receives as one
-// group, then unpacks. Round k of one rank meets round k of another and nothing else, so rounds cannot
-// deadlock, whichever of them a rank has no part in. Per round a rank packs no more than a third of
-// `staging_bytes`, receives no more than a third, and still holds what it received in the round before, to
-// pass it on; and it has no more than `max_messages` sends and receives, since NCCL is known to hang on
-// groups of many thousands.
+// group, then unpacks. A message of round k is received in round k, so rounds cannot deadlock, whichever of
+// them a rank has no part in. Per round a rank packs no more than a third of `staging_bytes` and receives no
+// more than a third, while it still holds what it received in the round before, to pass it on. It has no more
+// than `max_messages` sends and receives (or one parcel's, if that is more): NCCL is known to hang on groups
+// of very many.
 #pragma once
 
 #include <cstdint>

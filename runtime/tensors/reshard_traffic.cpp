@@ -125,17 +125,17 @@ class Account {
       const std::vector<int>& holders = sets.ranks(pair.first);
       for (const int rank : asked.demand.keeping) t.kept[rank] += asked.bytes;
       int64_t nodes = 0;
-      asked.demand.for_each_node([&](std::span<const int> wanting, std::span<const int> holding) {
-        const auto lacking = static_cast<int64_t>(wanting.size());
-        t.moved_bound += asked.bytes * lacking;
-        nodes += holding.empty() ? 1 : 0;
-        if (!holding.empty()) {
-          inside.add(holding, asked.bytes * lacking);
-        } else {
-          inside.add(wanting, asked.bytes * (lacking - 1));
-          if (relays) reached.insert(reached.end(), wanting.begin(), wanting.end());
+      for (const Demand::Node& node : asked.demand.nodes) {
+        t.moved_bound += asked.bytes * node.num_wanting;
+        if (node.num_holding > 0) {
+          inside.add(asked.demand.holding(node), asked.bytes * node.num_wanting);
+          continue;
         }
-      });
+        const auto wanting = asked.demand.wanting(node);
+        inside.add(wanting, asked.bytes * (node.num_wanting - 1));
+        if (relays) reached.insert(reached.end(), wanting.begin(), wanting.end());
+        ++nodes;
+      }
       t.crossed_bound += asked.bytes * nodes;
       across.add(holders, asked.bytes * (relays ? std::min<int64_t>(nodes, 1) : nodes));
       if (relays && nodes > 1) {

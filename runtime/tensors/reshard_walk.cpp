@@ -53,7 +53,8 @@ Demand Router::work_out(int holders, int wanters) const {
     if (node != nodes.end()) node->second.holding.push_back(rank);
   }
   for (const auto& [number, node] : nodes) {
-    demand.nodes.push_back({static_cast<int>(node.wanting.size()), static_cast<int>(node.holding.size())});
+    demand.nodes.push_back({static_cast<int>(demand.ranks.size()), static_cast<int>(node.wanting.size()),
+                            static_cast<int>(node.holding.size())});
     demand.ranks.insert(demand.ranks.end(), node.wanting.begin(), node.wanting.end());
     demand.ranks.insert(demand.ranks.end(), node.holding.begin(), node.holding.end());
   }
@@ -63,17 +64,18 @@ Demand Router::work_out(int holders, int wanters) const {
 const std::vector<Hop>& Router::route(int holders, int wanters, int64_t bytes) {
   hops_.clear();
   senders_.clear();
-  demand(holders, wanters).for_each_node([&](std::span<const int> wanting, std::span<const int> holding) {
-    if (holding.empty()) {
-      cross(holders, wanting, bytes);
-      return;
+  const Demand& demand = this->demand(holders, wanters);
+  for (const Demand::Node& node : demand.nodes) {
+    if (node.num_holding == 0) {
+      cross(holders, demand.wanting(node), bytes);
+      continue;
     }
-    for (const int rank : wanting) {
-      const int from = least(holding, sent_inside_);
+    for (const int rank : demand.wanting(node)) {
+      const int from = least(demand.holding(node), sent_inside_);
       hops_.push_back({from, rank, 0});
       sent_inside_[from] += bytes;
     }
-  });
+  }
   return hops_;
 }
 

@@ -24,21 +24,16 @@ struct Hop {
 struct Demand {
   std::vector<int> keeping;  // wanters that are holders
   struct Node {
-    int num_wanting = 0, num_holding = 0;
+    int first = 0, num_wanting = 0, num_holding = 0;
   };
   std::vector<Node> nodes;  // where anybody lacks it
-  std::vector<int> ranks;   // of each of them in turn: the wanting, then the holding
+  std::vector<int> ranks;   // of each of them, from `first` on: the wanting, then the holding
 
-  /// visit(wanting, holding) for each node, as spans.
-  template <typename Visit>
-  void for_each_node(Visit visit) const {
-    const int* next = ranks.data();
-    for (const Node& node : nodes) {
-      const std::span wanting(next, node.num_wanting);
-      next += node.num_wanting;
-      visit(wanting, std::span(next, node.num_holding));
-      next += node.num_holding;
-    }
+  std::span<const int> wanting(const Node& node) const {
+    return std::span(ranks).subspan(node.first, node.num_wanting);
+  }
+  std::span<const int> holding(const Node& node) const {
+    return std::span(ranks).subspan(node.first + node.num_wanting, node.num_holding);
   }
 };
 
@@ -48,7 +43,8 @@ class Router {
   Router(const RankSets& sets, const std::vector<int>& node_of, int relays);
 
   const Demand& demand(int holders, int wanters);
-  /// Ordered by step for each rank that sends in more than one. Valid until the next call.
+  /// A rank receives a parcel before it passes it on, and sends it in one step only. Valid until the next
+  /// call.
   const std::vector<Hop>& route(int holders, int wanters, int64_t bytes);
 
  private:
@@ -69,7 +65,8 @@ class Router {
   std::vector<Sender> senders_;  // a heap, the one to choose on top
 };
 
-/// Gives each parcel its round: the current one, until a rank that it concerns has no more room there.
+/// Gives each parcel its round: the current one, until a rank that a parcel concerns has no more room there.
+/// Then all go on to the next.
 class RoundTable {
  public:
   RoundTable(int num_ranks, int num_steps, int64_t bucket_bytes, int max_messages);

@@ -3,192 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <map>
-#include <set>
 
-#include "runtime/tensors/reshard_traffic.h"
-#include "tests/runtime/tensors/plain_ranks.h"
+#include "tests/runtime/tensors/numbered_world.h"
 #include "tests/runtime/tensors/random_layouts.h"
-#include "tests/runtime/tensors/reshard_oracle.h"
 
 namespace trireme::tensors {
 namespace {
-
-using Blocks = std::vector<std::vector<int64_t>>;
-constexpr int kUntouched = 0x55;
-
-std::vector<int64_t> sizes(const Blocks& blocks) {
-  std::vector<int64_t> all;
-  for (const auto& block : blocks) all.push_back(static_cast<int64_t>(block.size()));
-  return all;
-}
-
-int32_t& element(RoleMemory& memory, int block, int64_t offset) {
-  return reinterpret_cast<int32_t*>(memory.blocks[block])[offset];
-}
-
-// A reshard of i32 tensors in which each element's value is its own number.
-class World {
- public:
-  explicit World(const Reshard& reshard)
-      : reshard_(reshard), size_(static_cast<int>(reshard.node_of.size())) {
-    held_ = oracle::memories(reshard.tensors, reshard.from, size_);
-    wanted_ = oracle::memories(reshard.tensors, reshard.to, size_);
-    for (int rank = 0; rank < size_; ++rank) {
-      plans_.push_back(plan_for(reshard, rank));
-      RoleMemory& source = from_.emplace_back(sizes(held_[rank]), comm::DType::i32, 0);
-      to_.emplace_back(sizes(wanted_[rank]), comm::DType::i32, kUntouched);
-      for (size_t b = 0; b < held_[rank].size(); ++b)
-        for (size_t i = 0; i < held_[rank][b].size(); ++i)
-          element(source, static_cast<int>(b), static_cast<int64_t>(i)) =
-              static_cast<int32_t>(held_[rank][b][i]);
-    }
-  }
-
-  void run() {
-    std::vector<PlainRank> ranks;
-    for (int rank = 0; rank < size_; ++rank)
-      ranks.emplace_back(plans_[rank], from_[rank].view(), to_[rank].view(), comm::DType::i32);
-    execute(ranks, plans_.empty() ? 0 : plans_[0].num_rounds);
-  }
-
-  // Each element in its place, padding untouched; what is shared was not written and is right at the source.
-  void expect_every_element_right() {
-    for (int rank = 0; rank < size_; ++rank) {
-      Blocks expected = wanted_[rank];
-      for (const Shared& shared : plans_[rank].shared) take_out(rank, shared, expected);
-      for (size_t b = 0; b < expected.size(); ++b)
-        for (size_t i = 0; i < expected[b].size(); ++i) {
-          int32_t untouched;
-          std::memset(&untouched, kUntouched, sizeof untouched);
-          const int32_t value = element(to_[rank], static_cast<int>(b), static_cast<int64_t>(i));
-          ASSERT_EQ(value, expected[b][i] == -1 ? untouched : expected[b][i])
-              << "rank " << rank << " block " << b << " element " << i;
-        }
-    }
-  }
-
-  // What is unpacked was lacking, and comes once.
-  void expect_nothing_received_twice() {
-    for (int rank = 0; rank < size_; ++rank) {
-      std::set<int64_t> here = oracle::elements(held_[rank]);
-      for (const Round& round : plans_[rank].rounds)
-        for (const Copy& copy : round.unpacks)
-          for (Runs runs(copy.where); !runs.done(); runs.next())
-            for (int64_t i = 0; i < runs.length(); ++i)
-              ASSERT_TRUE(here.insert(wanted_[rank][copy.block][runs.offset() + i]).second)
-                  << "rank " << rank;
-    }
-  }
-
-  void expect_traffic_at_the_bound() {
-    const oracle::Bounds bounds = oracle::bounds(reshard_);
-    const Traffic traffic = traffic_of(reshard_);
-    EXPECT_EQ(traffic.moved, 4 * bounds.moved);
-    EXPECT_EQ(traffic.moved_bound, 4 * bounds.moved);
-    EXPECT_EQ(traffic.crossed, 4 * bounds.crossed);
-    EXPECT_EQ(traffic.crossed_bound, 4 * bounds.crossed);
-    EXPECT_EQ(std::accumulate(traffic.kept.begin(), traffic.kept.end(), int64_t{0}), 4 * bounds.kept);
-    EXPECT_GE(traffic.largest_inside, traffic.largest_inside_bound);
-    EXPECT_GE(traffic.largest_across, traffic.largest_across_bound);
-    for (int rank = 0; rank < size_; ++rank) {
-      Traffic::Bytes inside, across;
-      const auto at = [&](int peer) -> Traffic::Bytes& {
-        return reshard_.node_of[peer] == reshard_.node_of[rank] ? inside : across;
-      };
-      for (const Round& round : plans_[rank].rounds) {
-        for (const Message& m : round.sends) at(m.peer).sent += m.bytes;
-        for (const Message& m : round.forwards) at(m.peer).sent += m.bytes;
-        for (const Message& m : round.receives) at(m.peer).received += m.bytes;
-      }
-      EXPECT_EQ(inside.sent, traffic.inside[rank].sent);
-      EXPECT_EQ(inside.received, traffic.inside[rank].received);
-      EXPECT_EQ(across.sent, traffic.across[rank].sent);
-      EXPECT_EQ(across.received, traffic.across[rank].received);
-      EXPECT_EQ(plans_[rank].num_rounds, traffic.num_rounds);
-    }
-  }
-
-  void expect_memory_bounded() {
-    for (const RankPlan& plan : plans_) {
-      EXPECT_LE(plan.staging_bytes, reshard_.options.staging_bytes);
-      std::vector<int64_t> received(plan.num_rounds + 1);  // [index + 1]
-      int64_t most = 0;
-      int before = -1;
-      for (const Round& round : plan.rounds) {
-        EXPECT_GT(round.index, before);
-        before = round.index;
-        received.at(round.index + 1) = round.received_bytes;
-        most = std::max(most, round.packed_bytes + round.received_bytes + received[round.index]);
-        EXPECT_LE(round.packed_bytes, reshard_.options.staging_bytes / 3);
-        EXPECT_LE(round.received_bytes, reshard_.options.staging_bytes / 3);
-        for (const auto* messages : {&round.sends, &round.forwards, &round.receives})
-          for (const Message& m : *messages) EXPECT_LE(m.bytes, reshard_.options.parcel_bytes);
-      }
-      EXPECT_EQ(plan.staging_bytes, most);
-    }
-  }
-
-  // The busiest rank of each round, from what the ranks themselves will do.
-  void expect_rounds_counted() {
-    const Traffic traffic = traffic_of(reshard_);
-    int64_t inside = 0, across = 0;
-    for (int index = 0; index < traffic.num_rounds; ++index) {
-      int64_t most[2] = {};
-      for (int rank = 0; rank < size_; ++rank) {
-        int64_t sent[2] = {}, received[2] = {};
-        const auto away = [&](const Message& m) {
-          return reshard_.node_of[m.peer] != reshard_.node_of[rank];
-        };
-        for (const Round& round : plans_[rank].rounds) {
-          if (round.index != index) continue;
-          for (const Message& m : round.sends) sent[away(m)] += m.bytes;
-          for (const Message& m : round.forwards) sent[away(m)] += m.bytes;
-          for (const Message& m : round.receives) received[away(m)] += m.bytes;
-        }
-        for (const int side : {0, 1}) most[side] = std::max({most[side], sent[side], received[side]});
-      }
-      inside += most[0];
-      across += most[1];
-    }
-    EXPECT_EQ(traffic.inside_by_rounds, inside);
-    EXPECT_EQ(traffic.across_by_rounds, across);
-  }
-
-  void expect_all() {
-    run();
-    expect_every_element_right();
-    expect_nothing_received_twice();
-    expect_traffic_at_the_bound();
-    expect_memory_bounded();
-    expect_rounds_counted();
-  }
-
-  const RankPlan& plan(int rank) const { return plans_[rank]; }
-
- private:
-  // The destination's own memory of a shared matrix is not used: its elements must lie at the source in
-  // order.
-  void take_out(int rank, const Shared& shared, Blocks& expected) {
-    int64_t base = 0, end = 0;
-    const auto& tensors = reshard_.tensors;
-    for (int i = 0; i < shared.first; ++i) base += oracle::numel(tensors[i]);
-    end = base;
-    for (int i = shared.first; i < shared.last; ++i) end += oracle::numel(tensors[i]);
-    int64_t source = shared.offset;
-    for (int64_t& wanted : expected[shared.block])
-      if (wanted >= base && wanted < end) {
-        ASSERT_EQ(held_[rank][shared.block].at(source++), wanted);
-        wanted = -1;
-      }
-  }
-
-  const Reshard& reshard_;
-  int size_;
-  std::vector<std::vector<std::vector<int64_t>>> held_, wanted_;
-  std::vector<RankPlan> plans_;
-  std::vector<RoleMemory> from_, to_;
-};
 
 Layout on(std::vector<int> ranks, int tp, std::vector<Split> splits, bool zero = false) {
   Layout layout;
@@ -211,7 +31,7 @@ TEST(ReshardPlan, BringsEveryElementOnceForThousandsOfRandomLayouts) {
     const Reshard reshard{tensors, from, to, random.nodes(num_ranks), random.options()};
     const Mistakes mistakes = check(reshard);
     ASSERT_TRUE(mistakes.empty()) << mistakes.lines()[0];
-    World(reshard).expect_all();
+    NumberedWorld(reshard).expect_all();
     if (HasFatalFailure() || HasNonfatalFailure()) return;
   }
 }
@@ -229,7 +49,7 @@ TEST(ReshardPlan, SplitsFusedQkvAcrossTwoRanks) {
   const auto tensors = attention();
   const Layout from = on({0}, 1, heads()), to = on({0, 1}, 2, heads());
   const Reshard reshard{tensors, from, to, {0, 0}};
-  World world(reshard);
+  NumberedWorld world(reshard);
   world.expect_all();
   // Rank 0 copies its half on the spot, where q, k and v lie closer together than before; only the norm is
   // alike.
@@ -244,7 +64,7 @@ TEST(ReshardPlan, RepeatsKvHeadsWhereTpIsLarger) {
   const auto tensors = attention();
   const Layout from = on({0, 1}, 2, heads()), to = on({0, 1, 2, 3}, 4, heads());
   const Reshard reshard{tensors, from, to, {0, 0, 1, 1}};
-  World world(reshard);
+  NumberedWorld world(reshard);
   world.expect_all();
   // k head 1 is wanted by ranks 2 and 3, on another node: it crosses once, as every element of that node
   // does.
@@ -255,7 +75,7 @@ TEST(ReshardPlan, SharesWhatIsAlikeAndMovesNothing) {
   const auto tensors = attention();
   const Layout from = on({0, 1, 2, 3}, 2, heads()), to = on({2, 3, 0, 1}, 2, heads());
   Reshard reshard{tensors, from, to, {0, 0, 1, 1}};
-  World world(reshard);
+  NumberedWorld world(reshard);
   world.expect_all();
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(world.plan(rank).shared.size(), 3u) << "qkv, o, norm";
@@ -265,7 +85,7 @@ TEST(ReshardPlan, SharesWhatIsAlikeAndMovesNothing) {
   EXPECT_EQ(traffic_of(reshard).num_rounds, 0);
 
   reshard.options.share = false;  // the source goes on changing: the same bytes, copied
-  World apart(reshard);
+  NumberedWorld apart(reshard);
   apart.expect_all();
   EXPECT_TRUE(apart.plan(0).shared.empty());
   EXPECT_EQ(apart.plan(0).copies.size(), 5u);
@@ -281,7 +101,7 @@ TEST(ReshardPlan, AFusedMatrixIsSharedAsAWholeOrNotAtAll) {
   other[1] = {};  // k whole: q and v alone would be alike
   const Layout whole_k = on({0, 1}, 2, other);
   const Reshard differs{tensors, from, whole_k, {0, 0}};
-  World world(differs);
+  NumberedWorld world(differs);
   world.expect_all();
   ASSERT_EQ(world.plan(0).shared.size(), 2u);
   EXPECT_EQ(world.plan(0).shared[0].first, 3);
@@ -296,7 +116,7 @@ TEST(ReshardPlan, AVocabularyOfSevenOnFourRanks) {
   for (const Layout* from : {&four, &three, &one})
     for (const Layout* to : {&four, &three, &one}) {
       const Reshard reshard{tensors, *from, *to, nodes};
-      World(reshard).expect_all();
+      NumberedWorld(reshard).expect_all();
     }
   // Tied embeddings are one tensor: 7 x 2 elements in all, and the norm on each rank.
   const Reshard reshard{tensors, one, four, nodes};
@@ -307,7 +127,7 @@ TEST(ReshardPlan, MoreRanksThanUnitsLeavesSomeEmpty) {
   const std::vector<TensorSpec> tensors{{"a", {2, 3}, 0}};
   const Layout from = on({0, 1, 2, 3}, 4, {{0, 1, Fit::uneven}}), to = on({3, 2, 1, 0}, 1, {{}}, true);
   const Reshard reshard{tensors, from, to, {0, 1, 2, 3}};
-  World world(reshard);
+  NumberedWorld world(reshard);
   world.expect_all();
 }
 
@@ -315,7 +135,7 @@ TEST(ReshardPlan, RanksWithoutARoleAreEmpty) {
   const auto tensors = attention();
   const Layout from = on({1}, 1, heads()), to = on({3}, 1, heads());
   const Reshard reshard{tensors, from, to, {0, 0, 1, 1}};
-  World world(reshard);
+  NumberedWorld world(reshard);
   world.expect_all();
   EXPECT_TRUE(world.plan(0).rounds.empty());
   EXPECT_EQ(world.plan(0).staging_bytes, 0);
@@ -337,7 +157,7 @@ TEST(ReshardPlan, RelaysTakeTheLoadOffTheSenders) {
   EXPECT_EQ(direct.largest_across, 7 * model / 2);
   EXPECT_EQ(direct.largest_across_bound, 7 * model / 2);
   reshard.options.relays = 6;
-  World(reshard).expect_all();
+  NumberedWorld(reshard).expect_all();
   const Traffic relayed = traffic_of(reshard);
   EXPECT_EQ(relayed.crossed, direct.crossed);
   EXPECT_LE(relayed.largest_across, model / 2 + 2 * 64) << relayed.table();
@@ -437,7 +257,7 @@ TEST(ReshardPlan, ManyMessagesAreSpreadOverRounds) {
   // 64 parcels; a destination receives 32 from afar, passes these on and is passed the others: 96 messages,
   // in no less than 24 rounds. Here two rounds take two parcels each way.
   EXPECT_EQ(traffic_of(reshard).num_rounds, 32);
-  World world(reshard);
+  NumberedWorld world(reshard);
   world.expect_all();
   for (int rank = 0; rank < 4; ++rank)
     for (const Round& round : world.plan(rank).rounds)
