@@ -3,22 +3,19 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
-#include <limits>
-#include <numeric>
 
 #include <sys/resource.h>
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/mm.h>
-#include <ATen/ops/ones.h>
 
 #include "runtime/base/counter_random.h"
 #include "runtime/base/error.h"
 #include "runtime/base/files.h"
 #include "trainer/commands/commands.h"
 #include "trainer/commands/compute.h"
+#include "trainer/commands/machine_limits.h"
 #include "trainer/commands/row_options.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/rollout/engine.h"
@@ -43,51 +40,16 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// The machine may do other things: the best of several is what it can do.
-double best_seconds(int times, const std::function<void()>& work) {
-  double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < times; ++i) best = std::min(best, seconds_of(work));
-  return best;
-}
-
 double median(std::vector<double> values) {
   std::ranges::sort(values);
   return values[values.size() / 2];
-}
-
-struct Limits {
-  double bytes_per_second = 0;  // reading memory, all threads
-  double flops_per_second = 0;  // a large product of the compute dtype
-};
-
-Limits measure_limits(at::ScalarType dtype) {
-  Limits limits;
-  const at::Tensor large = at::ones({64 << 20}, at::kFloat);  // 256 MB: more than any cache
-  const float* values = large.const_data_ptr<float>();
-  std::vector<float> sums(static_cast<size_t>(at::get_num_threads()));
-  const auto read = [&] {
-    const int64_t part = large.numel() / static_cast<int64_t>(sums.size());
-    at::parallel_for(0, static_cast<int64_t>(sums.size()), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        constexpr int kLanes = 64;
-        float lanes[kLanes] = {};
-        for (int64_t k = i * part; k + kLanes <= (i + 1) * part; k += kLanes)
-          for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += values[k + lane];
-        sums[static_cast<size_t>(i)] = std::accumulate(lanes, lanes + kLanes, 0.0f);
-      }
-    });
-  };
-  limits.bytes_per_second = static_cast<double>(large.nbytes()) / best_seconds(10, read);
-  constexpr int64_t kSide = 2048;
-  const at::Tensor a = at::ones({kSide, kSide}, at::TensorOptions().dtype(dtype));
-  limits.flops_per_second = 2.0 * kSide * kSide * kSide / best_seconds(5, [&] { (void)at::mm(a, a); });
-  return limits;
 }
 
 struct BenchOptions {
   models::DecoderShape shape;
   at::ScalarType dtype = at::kBFloat16;
   int64_t batch = 0, context = 0, new_tokens = 0, repeats = 0;
+  bool recompute = false;
 };
 
 // Weights that neither overflow nor decide anything.
@@ -136,32 +98,40 @@ Json bench_rollout(const BenchOptions& options) {
   models::ParameterSet parameters(models::parameter_specs(options.shape), at::kCPU, options.dtype);
   fill(parameters, options.shape);
   const models::Decoder decoder(options.shape, parameters, options.dtype);
+  // All prompts in one forward, a last request of one token with them: when that one is finished, decoding
+  // begins.
   rollout::RolloutConfig config;
-  config.max_num_seqs = options.batch;
+  config.max_num_seqs = options.batch + 1;
+  config.max_num_batched_tokens = options.batch * options.context + 1;
   rollout::Engine engine(decoder, config, {}, options.context + options.new_tokens + 1);
-  const auto generate = [&](int64_t new_tokens, uint64_t round) {
-    std::vector<rollout::Request> requests;
-    for (int64_t i = 0; i < options.batch; ++i) {
-      rollout::Request& request = requests.emplace_back();
+  std::vector<double> prefill, decode;
+  for (int64_t round = 0; round <= options.repeats; ++round) {
+    // At first weights are touched and threads started: short prompts do.
+    const int64_t context = round == 0 ? 2 : options.context,
+                  new_tokens = round == 0 ? 1 : options.new_tokens;
+    std::vector<rollout::Request> requests(static_cast<size_t>(options.batch + 1));
+    for (int64_t i = 0; i <= options.batch; ++i) {
+      const bool last = i == options.batch;
+      rollout::Request& request = requests[static_cast<size_t>(i)];
       request.id = i;
-      request.prompt = random_tokens(options.context, options.shape.vocab_size,
-                                     round * 1000003 + static_cast<uint64_t>(i));
-      request.max_new_tokens = new_tokens;
-      request.step = static_cast<int64_t>(round);
+      request.prompt = random_tokens(last ? 1 : context, options.shape.vocab_size,
+                                     static_cast<uint64_t>(round * 1000003 + i));
+      request.max_new_tokens = last ? 1 : new_tokens + 1;
+      request.step = round;
     }
-    return seconds_of([&] { engine.generate(std::move(requests)); });
-  };
-  generate(2, 0);  // memory is touched, threads are started
-  std::vector<double> prefill, both;
-  for (int64_t round = 1; round <= options.repeats; ++round) {
-    prefill.push_back(generate(1, static_cast<uint64_t>(round)));
-    both.push_back(generate(options.new_tokens + 1, static_cast<uint64_t>(round)));
+    const auto begin = Clock::now();
+    auto decoding = begin;
+    engine.generate(std::move(requests), [&](const rollout::Completion& completion) {
+      if (completion.id == options.batch) decoding = Clock::now();
+    });
+    if (round == 0) continue;
+    prefill.push_back(std::chrono::duration<double>(decoding - begin).count());
+    decode.push_back(std::chrono::duration<double>(Clock::now() - decoding).count() /
+                     static_cast<double>(options.new_tokens));
   }
-  const Limits limits = measure_limits(options.dtype);
-  const auto decode_steps = static_cast<double>(options.new_tokens);
-  const double step = (median(both) - median(prefill)) / decode_steps;
-  const double best_step =
-      (*std::ranges::min_element(both) - *std::ranges::min_element(prefill)) / decode_steps;
+  const double peak = peak_gb();  // before the limits take memory of their own
+  const MachineLimits limits = measure_machine_limits(options.dtype);
+  const double step = median(decode), best_step = *std::ranges::min_element(decode);
   const double bytes = bytes_of_step(options, decoder);
   const double flops = flops_of_token(options.shape) * static_cast<double>(options.batch);
   return {
@@ -174,7 +144,7 @@ Json bench_rollout(const BenchOptions& options) {
       {"share_of_product_limit", flops / limits.flops_per_second / step},
       {"memory_gb_per_second", limits.bytes_per_second / 1e9},
       {"product_gflops", limits.flops_per_second / 1e9},
-      {"peak_gb", peak_gb()}};
+      {"peak_gb", peak}};
 }
 
 Json bench_train_step(const BenchOptions& options) {
@@ -182,6 +152,7 @@ Json bench_train_step(const BenchOptions& options) {
   fill(parameters, options.shape);
   parameters.enable_gradients();
   models::Decoder decoder(options.shape, parameters, options.dtype);
+  decoder.recompute_blocks(options.recompute);
   optim::AdamW optimizer(parameters, {});
   std::vector<steps::Example> examples;
   for (int64_t i = 0; i < options.batch; ++i) {
@@ -210,7 +181,8 @@ Json bench_train_step(const BenchOptions& options) {
     update.push_back(update_s);
     whole.push_back(forward_s + backward_s + update_s);
   }
-  const Limits limits = measure_limits(options.dtype);
+  const double peak = peak_gb();  // before the limits take memory of their own
+  const MachineLimits limits = measure_machine_limits(options.dtype);
   const auto tokens = static_cast<double>(options.batch * options.context);
   return {{"tokens_per_second", tokens / median(whole)},
           {"step_ms", median(whole) * 1e3},
@@ -222,7 +194,7 @@ Json bench_train_step(const BenchOptions& options) {
            3 * flops_of_token(options.shape) * tokens / limits.flops_per_second / median(whole)},
           {"memory_gb_per_second", limits.bytes_per_second / 1e9},
           {"product_gflops", limits.flops_per_second / 1e9},
-          {"peak_gb", peak_gb()}};
+          {"peak_gb", peak}};
 }
 
 models::DecoderShape shape_of(const std::string& path) {
@@ -245,6 +217,7 @@ BenchOptions read_options(const cxxopts::ParseResult& parsed) {
   options.context = positive(parsed, "context");
   options.new_tokens = positive(parsed, "new-tokens");
   options.repeats = positive(parsed, "repeats");
+  options.recompute = parsed.count("recompute") > 0;
   if (options.context < 2) fail(ErrorCode::invalid_config, "--context 1: a text has at least 2 tokens");
   const int64_t longest = options.context + options.new_tokens + 1;
   if (longest > options.shape.max_position_embeddings)
@@ -267,8 +240,9 @@ int bench(const Arguments& arguments) {
       "new-tokens", "steps of generation that are measured", number("32"), "TOKENS")(
       "dtype", "float32 or bfloat16", cxxopts::value<std::string>()->default_value("bfloat16"), "TYPE")(
       "threads", "of this process (default: all CPUs)", cxxopts::value<int64_t>(), "N")(
-      "repeats", "measurements, of which the median counts", number("3"), "N")("json",
-                                                                               "print one JSON object");
+      "repeats", "measurements, of which the median counts", number("3"), "N")(
+      "recompute", "train-step: keep only each layer's input (model.enable_gradient_checkpointing)")(
+      "json", "print one JSON object");
   const auto parsed = command_line::parse(options, arguments);
   if (!parsed) return 0;
   const auto what = command_line::positional(*parsed);
