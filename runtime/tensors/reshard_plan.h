@@ -30,9 +30,9 @@ struct ReshardOptions {
   int64_t staging_bytes = int64_t{768} << 20;  // memory a rank may use beside its tensors
   int64_t parcel_bytes = int64_t{4} << 20;     // the most that one message carries
   int max_messages = 1024;                     // per rank and round
-  /// How often what crosses between nodes may be passed on to a further node by one that received it, a round
-  /// later each. 0: only those that hold it send. More where few ranks send to many nodes: their links are
-  /// then not the limit.
+  /// How often what crosses between nodes may be passed on to further nodes by a rank that received it, a
+  /// round later each. 0: only those that hold it send it. More where few nodes send to many: with 6, no link
+  /// of 8 nodes that feed 64 carries much more than a destination's.
   int relays = 0;
   /// False: a matrix held alike is copied, because the source will change while the destination is read.
   bool share = true;

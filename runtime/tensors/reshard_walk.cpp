@@ -9,8 +9,21 @@ namespace {
 // Smaller messages than that cost more time than they have bytes.
 constexpr int64_t kLeastParcelBytes = 64 << 10;
 
+// Multiples of it modulo 2^64 are spread evenly, however few there are.
+constexpr uint64_t kGoldenRatio = 0x9e3779b97f4a7c15u;
+
 int least(std::span<const int> ranks, const std::vector<int64_t>& load) {
   return *std::min_element(ranks.begin(), ranks.end(), [&](int a, int b) { return load[a] < load[b]; });
+}
+
+// Of each node in a tree of depth relays + 1 that holds `num_nodes` below the root.
+int num_children(int num_nodes, int relays) {
+  if (relays == 0) return num_nodes;
+  for (int children = 1;; ++children) {
+    int64_t level = 1, total = 0;
+    for (int depth = 0; depth <= relays && total < num_nodes; ++depth) total += level *= children;
+    if (total >= num_nodes) return children;
+  }
 }
 
 }  // namespace
@@ -63,11 +76,11 @@ Demand Router::work_out(int holders, int wanters) const {
 
 const std::vector<Hop>& Router::route(int holders, int wanters, int64_t bytes) {
   hops_.clear();
-  senders_.clear();
+  remote_.clear();
   const Demand& demand = this->demand(holders, wanters);
   for (const Demand::Node& node : demand.nodes) {
     if (node.num_holding == 0) {
-      cross(holders, demand.wanting(node), bytes);
+      remote_.push_back(&node);
       continue;
     }
     for (const int rank : demand.wanting(node)) {
@@ -76,32 +89,47 @@ const std::vector<Hop>& Router::route(int holders, int wanters, int64_t bytes) {
       sent_inside_[from] += bytes;
     }
   }
+  if (!remote_.empty()) cross(demand, holders, (turns_[wanters]++ * kGoldenRatio) >> 32, bytes);
   return hops_;
 }
 
-// Once to a node where nobody holds it, and on from there.
-void Router::cross(int holders, std::span<const int> wanting, int64_t bytes) {
-  const auto later = [](const Sender& a, const Sender& b) { return b < a; };
-  const auto push = [&](int step, int rank) {
-    senders_.push_back({sent_across_[rank], step, rank});
-    std::push_heap(senders_.begin(), senders_.end(), later);
-  };
-  if (senders_.empty())
-    for (const int rank : sets_->ranks(holders)) push(0, rank);
-  std::pop_heap(senders_.begin(), senders_.end(), later);
-  const Sender sender = senders_.back();
-  senders_.pop_back();
-  const int first = least(wanting, received_across_);
-  hops_.push_back({sender.rank, first, sender.step});
-  sent_across_[sender.rank] += bytes;
-  received_across_[first] += bytes;
-  push(sender.step, sender.rank);
-  if (sender.step < relays_) push(sender.step + 1, first);
-  for (const int rank : wanting) {
-    if (rank == first) continue;
-    hops_.push_back({first, rank, sender.step + 1});
-    sent_inside_[first] += bytes;
+// Once to each node where nobody holds it, and on to the others there. With relays the nodes are a tree,
+// filled level by level, in which each has as many children as the depth demands; the next parcel begins at
+// the next node, so all are inner nodes equally often.
+void Router::cross(const Demand& demand, int holders, size_t turn, int64_t bytes) {
+  const int num_nodes = static_cast<int>(remote_.size()), children = num_children(num_nodes, relays_);
+  senders_.clear();
+  reached_.clear();
+  for (int place = 0; place < num_nodes; ++place) {
+    const auto wanting = demand.wanting(*remote_[(place + turn) % remote_.size()]);
+    const bool direct = place < children;
+    const auto [sender, step] =
+        direct ? std::pair{next_holder(holders, bytes), 0} : reached_[place / children - 1];
+    const int first = least(wanting, received_across_);
+    hops_.push_back({sender, first, step});
+    sent_across_[sender] += bytes;
+    received_across_[first] += bytes;
+    reached_.push_back({first, step + 1});
+    for (const int rank : wanting) {
+      if (rank == first) continue;
+      hops_.push_back({first, rank, step + 1});
+      sent_inside_[first] += bytes;
+    }
   }
+}
+
+// The one that has sent least.
+int Router::next_holder(int holders, int64_t bytes) {
+  const auto more = std::greater<>();
+  if (senders_.empty()) {
+    for (const int rank : sets_->ranks(holders)) senders_.push_back({sent_across_[rank], rank});
+    std::make_heap(senders_.begin(), senders_.end(), more);
+  }
+  std::pop_heap(senders_.begin(), senders_.end(), more);
+  const int rank = senders_.back().second;
+  senders_.back().first += bytes;
+  std::push_heap(senders_.begin(), senders_.end(), more);
+  return rank;
 }
 
 RoundTable::RoundTable(int num_ranks, int num_steps, int64_t bucket_bytes, int max_messages)

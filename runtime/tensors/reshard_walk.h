@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "runtime/tensors/parcels.h"
@@ -49,7 +50,8 @@ class Router {
 
  private:
   Demand work_out(int holders, int wanters) const;
-  void cross(int holders, std::span<const int> wanting, int64_t bytes);
+  void cross(const Demand& demand, int holders, size_t turn, int64_t bytes);
+  int next_holder(int holders, int64_t bytes);
 
   const RankSets* sets_;
   const std::vector<int>* node_of_;
@@ -57,12 +59,11 @@ class Router {
   std::unordered_map<uint64_t, Demand> demands_;
   std::vector<int64_t> sent_inside_, sent_across_, received_across_;  // bytes, of each rank
   std::vector<Hop> hops_;
-  struct Sender {
-    int64_t sent;
-    int step, rank;
-    auto operator<=>(const Sender&) const = default;
-  };
-  std::vector<Sender> senders_;  // a heap, the one to choose on top
+  std::vector<std::pair<int64_t, int>>
+      senders_;  // (sent across, rank) of a parcel's holders: a heap, least on top
+  std::vector<const Demand::Node*> remote_;   // nodes that a parcel must cross to
+  std::vector<std::pair<int, int>> reached_;  // (rank, step) that received it there
+  std::unordered_map<int, size_t> turns_;     // by wanters: which of their nodes is the first to get a parcel
 };
 
 /// Gives each parcel its round: the current one, until a rank that a parcel concerns has no more room there.
