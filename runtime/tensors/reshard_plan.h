@@ -31,8 +31,8 @@ struct ReshardOptions {
   int64_t parcel_bytes = int64_t{4} << 20;     // the most that one message carries
   int max_messages = 1024;                     // per rank and round
   /// How often what crosses between nodes may be passed on to further nodes by a rank that received it, a
-  /// round later each. 0: only those that hold it send it. More where few nodes send to many: with 6, no link
-  /// of 8 nodes that feed 64 carries much more than a destination's.
+  /// round later each. 0: only those that hold it send it. More where few nodes send to many: with 6, where 8
+  /// nodes feed 64, nobody sends more between nodes than a destination receives.
   int relays = 0;
   /// False: a matrix held alike is copied, because the source will change while the destination is read.
   bool share = true;

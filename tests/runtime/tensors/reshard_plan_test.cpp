@@ -163,6 +163,22 @@ TEST(ReshardPlan, RelaysTakeTheLoadOffTheSenders) {
   EXPECT_LE(relayed.largest_across, model / 2 + 2 * 64) << relayed.table();
 }
 
+TEST(ReshardPlan, RelaysAreBalancedInATreeOfManyNodes) {
+  const std::vector<TensorSpec> tensors{{"a", {256, 64}, 0}};
+  std::vector<int> ranks(60), nodes(64);
+  for (int rank = 0; rank < 64; ++rank) nodes[rank] = rank / 2;
+  for (int rank = 4; rank < 64; ++rank) ranks[rank - 4] = rank;
+  const Layout from = on({0, 1, 2, 3}, 1, {{}}, true), to = on(ranks, 2, {{0}});
+  Reshard reshard{tensors, from, to, nodes};
+  reshard.options.parcel_bytes = 128;
+  reshard.options.relays = 4;
+  NumberedWorld(reshard).expect_all();
+  // Two children each: what a holder has crosses twice from it, and a node's ranks pass on about what they
+  // got.
+  const int64_t model = 256 * 64 * 4;
+  EXPECT_LE(traffic_of(reshard).largest_across, model / 2 * 5 / 4) << traffic_of(reshard).table();
+}
+
 // 4 replicas of two halves feed 3 nodes of 2: nobody sends much more than the best balance.
 TEST(ReshardPlan, SendersAreBalanced) {
   const std::vector<TensorSpec> tensors{{"a", {64, 16}, 0}, {"b", {16, 16}, 1}};
