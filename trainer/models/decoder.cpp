@@ -8,6 +8,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include "runtime/base/error.h"
+#include "trainer/models/device_ops.h"
 #include "trainer/models/large_pages.h"
 #include "trainer/models/packed_linear.h"
 #include "trainer/models/recompute.h"
@@ -19,6 +20,9 @@ namespace {
 int64_t log_prob_chunk_rows(int64_t vocab_size) {
   return std::max<int64_t>(64, (4 << 20) / vocab_size);
 }
+
+// Attention's partial results in a forward that is not captured: more segments are simply not split.
+constexpr int64_t kPartialRows = 16384;
 
 template <typename T>
 at::Tensor borrow(const std::vector<T>& values, at::ScalarType dtype) {
@@ -92,20 +96,31 @@ void Decoder::refresh() {
     if (matrix->packed) pack(matrix->value, *matrix->packed);
 }
 
-BatchPlan Decoder::plan_of(const ForwardBatch& batch) const {
+BatchPlan Decoder::plan_of(const ForwardBatch& batch, bool paged) const {
   TRIREME_CHECK(batch.num_rows() > 0 && batch.positions.size() == batch.tokens.size(),
                 "a forward of {} rows, {} positions", batch.num_rows(), batch.positions.size());
-  BatchPlan plan;
-  plan.batch = &batch;
-  plan.positions_T = borrow(batch.positions, at::kInt);
-  plan.tokens_T = borrow(batch.tokens, at::kInt).to(device(), at::kLong);
+  TRIREME_CHECK(!paged || batch.slots.size() == batch.tokens.size(), "{} rows but {} slots",
+                batch.tokens.size(), batch.slots.size());
   int32_t last = 0;
   for (const int32_t position : batch.positions) {
     TRIREME_CHECK(position >= 0 && position < shape_.max_position_embeddings,
                   "position {} is beyond the model's {}", position, shape_.max_position_embeddings);
     last = std::max(last, position);
   }
-  plan.rope = rope_.up_to(last + 1);
+  BatchPlan plan;
+  plan.batch = &batch;
+  if (device::computes(compute_flat_)) {
+    const auto group = static_cast<int32_t>(dims_.heads / dims_.kv_heads);
+    DeviceBatch on_device =
+        upload(batch, group, {paged ? kPartialRows : 0, dims_.kv_heads * (dims_.head_dim + 2)}, device());
+    on_device.rope = rope_on_device(last + 1);
+    plan.tokens_T = on_device.tokens_T;
+    plan.device = std::make_shared<const DeviceBatch>(std::move(on_device));
+  } else {
+    plan.positions_T = borrow(batch.positions, at::kInt);
+    plan.tokens_T = borrow(batch.tokens, at::kInt).to(at::kLong);
+    plan.rope = rope_.up_to(last + 1);
+  }
   return plan;
 }
 
@@ -115,10 +130,14 @@ at::Tensor Decoder::block(const Layer& layer, const BatchPlan& plan, LayerKv* kv
   if (shape_.qk_norm) qkv = qk_norm(qkv, layer.q_norm, layer.k_norm, dims_, shape_.rms_norm_eps);
   const at::Tensor attended =
       kv ? attention_paged(qkv, dims_, plan, *kv) : attention_packed(qkv, dims_, plan);
-  residual = residual + linear(attended, layer.attention_output, &layer.attention_output_bias);
-  const at::Tensor gate_up =
-      linear(rms_norm(residual, layer.mlp_norm, shape_.rms_norm_eps), layer.gate_up, nullptr);
-  return residual + linear(silu_mul(gate_up), layer.down, nullptr);
+  const at::Tensor normed =
+      add_rms_norm(residual, linear(attended, layer.attention_output, &layer.attention_output_bias),
+                   layer.mlp_norm, shape_.rms_norm_eps);
+  return residual + linear(silu_mul(linear(normed, layer.gate_up, nullptr)), layer.down, nullptr);
+}
+
+at::Tensor Decoder::rope_on_device(int64_t positions) const {
+  return rope_.up_to(positions, device());
 }
 
 at::Tensor Decoder::forward(const BatchPlan& plan, KvSlots* kv, bool train) const {
@@ -136,22 +155,30 @@ at::Tensor Decoder::forward(const BatchPlan& plan, KvSlots* kv, bool train) cons
 
 at::Tensor Decoder::forward_paged(const ForwardBatch& batch, KvSlots& kv) const {
   const at::NoGradGuard no_gradients;
-  BatchPlan plan = plan_of(batch);
-  TRIREME_CHECK(batch.slots.size() == batch.tokens.size(), "{} rows but {} slots", batch.tokens.size(),
-                batch.slots.size());
-  if (device() != at::kCPU) plan.slots_T = borrow(batch.slots, at::kInt).to(device(), at::kLong);
+  return forward(plan_of(batch, true), &kv, false);
+}
+
+at::Tensor Decoder::forward_paged(const DeviceBatch& batch, KvSlots& kv) const {
+  const at::NoGradGuard no_gradients;
+  BatchPlan plan;
+  plan.tokens_T = batch.tokens_T;
+  plan.device = std::make_shared<const DeviceBatch>(batch);
   return forward(plan, &kv, false);
 }
 
 at::Tensor Decoder::forward_packed(const ForwardBatch& batch) const {
-  return forward(plan_of(batch), nullptr, at::GradMode::is_enabled() && parameters_.has_gradients());
+  return forward(plan_of(batch, false), nullptr, at::GradMode::is_enabled() && parameters_.has_gradients());
 }
 
 at::Tensor Decoder::logits(const at::Tensor& hidden, std::span<const int32_t> rows) const {
-  const at::NoGradGuard no_gradients;
   const std::vector<int64_t> wide(rows.begin(), rows.end());
   const at::Tensor index = borrow(wide, at::kLong).to(hidden.device());
-  return head_.times(hidden.index_select(0, index), nullptr, at::kFloat);
+  return logits(hidden.index_select(0, index));
+}
+
+at::Tensor Decoder::logits(const at::Tensor& hidden) const {
+  const at::NoGradGuard no_gradients;
+  return head_.times(hidden, nullptr, at::kFloat);
 }
 
 LogProbs Decoder::token_log_probs(const at::Tensor& hidden, std::span<const int32_t> rows,

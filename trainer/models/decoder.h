@@ -13,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainer/models/decoder_shape.h"
+#include "trainer/models/device_batch.h"
 #include "trainer/models/forward_batch.h"
 #include "trainer/models/ops.h"
 #include "trainer/models/parameter_set.h"
@@ -45,8 +46,19 @@ class Decoder {
   /// into the packed matrices. Call after every change of the parameters.
   void refresh();
 
+  /// Whether a row's bits depend on its own history alone: not on the batch, nor on whether it is computed in
+  /// rollout or in training. So on the CPU; on a GPU our kernels keep to that, but the library's matrix
+  /// products choose their algorithm by the number of rows.
+  bool rows_are_exact() const { return device().is_cpu(); }
+
   /// Rollout: writes each row's key and value to its slot, returns the last norm's output, [T, D].
   at::Tensor forward_paged(const ForwardBatch& batch, KvSlots& kv) const;
+  /// The same of a batch that lies on the GPU (its rope by rope_on_device): only enqueues work, which may be
+  /// captured in a graph and replayed when the batch's memory holds another one of as many rows.
+  at::Tensor forward_paged(const DeviceBatch& batch, KvSlots& kv) const;
+  /// For forwards up to that many positions, [at least `positions`, head_dim].
+  at::Tensor rope_on_device(int64_t positions) const;
+  const AttentionDims& attention_dims() const { return dims_; }
 
   /// Training: a row's slot is the row itself. Records a graph where gradients are enabled and the set has
   /// them. `batch` must outlive the graph. [T, D].
@@ -54,13 +66,15 @@ class Decoder {
 
   /// Logits of the given rows in fp32, [rows.size(), V]; no gradient.
   at::Tensor logits(const at::Tensor& hidden_TD, std::span<const int32_t> rows) const;
+  /// Of all rows.
+  at::Tensor logits(const at::Tensor& hidden_TD) const;
 
   /// log softmax(logits / temperature) at N (row, token) pairs, and the entropy at each pair's row.
   LogProbs token_log_probs(const at::Tensor& hidden_TD, std::span<const int32_t> rows,
                            std::span<const int32_t> tokens, double temperature,
                            bool entropy_gradient = false) const;
 
-  /// An empty cache of `num_slots` slots for every layer.
+  /// An empty cache of `num_slots` slots for every layer, in one piece of memory.
   KvSlots make_kv_slots(int64_t num_slots) const;
   int64_t kv_bytes_per_slot() const;
 
@@ -71,7 +85,7 @@ class Decoder {
   };
   Weight weight_at(const std::string& first, int64_t rows, int64_t columns);
   std::vector<Weight*> matrices();  // those that rows are multiplied by
-  BatchPlan plan_of(const ForwardBatch& batch) const;
+  BatchPlan plan_of(const ForwardBatch& batch, bool paged) const;
   at::Tensor forward(const BatchPlan& plan, KvSlots* kv, bool train) const;
   at::Tensor block(const Layer& layer, const BatchPlan& plan, LayerKv* kv, at::Tensor residual) const;
 

@@ -10,13 +10,12 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/log_softmax.h>
-#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 
 #include "runtime/base/error.h"
 #include "trainer/models/cpu_kernels.h"
+#include "trainer/models/device_ops.h"
 #include "trainer/models/ops.h"
 #include "trainer/models/packed_linear.h"
 #include "trainer/models/row_blocks.h"
@@ -57,7 +56,12 @@ struct Softmax {
 Softmax softmax_of(const at::Tensor& hidden, const Weight& head, double temperature) {
   Softmax result;
   result.scaled = head.times(hidden, nullptr, at::kFloat);
-  if (result.scaled.is_cpu()) {
+  if (device::computes(result.scaled)) {
+    result.scaled = (result.scaled * static_cast<float>(1.0 / temperature)).contiguous();
+    const device::SoftmaxStats stats = device::softmax_stats(result.scaled, at::Tensor());
+    result.lse = stats.log_sum_exp();
+    result.entropy = stats.entropy();
+  } else {
     result.scaled = result.scaled.contiguous();
     result.lse = at::empty({hidden.size(0)}, at::kFloat);
     result.entropy = at::empty({hidden.size(0)}, at::kFloat);
@@ -68,11 +72,6 @@ Softmax softmax_of(const at::Tensor& hidden, const Weight& head, double temperat
                                   result.lse.mutable_data_ptr<float>() + begin,
                                   result.entropy.mutable_data_ptr<float>() + begin);
     });
-  } else {
-    result.scaled = result.scaled * static_cast<float>(1.0 / temperature);
-    result.lse = at::logsumexp(result.scaled, 1);
-    const at::Tensor probabilities = (result.scaled - result.lse.unsqueeze(1)).exp();
-    result.entropy = result.lse - (probabilities * result.scaled).sum(1);
   }
   return result;
 }

@@ -15,8 +15,8 @@
 #include "runtime/base/error.h"
 #include "trainer/models/attention_runs.h"
 #include "trainer/models/cpu_kernels.h"
+#include "trainer/models/device_ops.h"
 #include "trainer/models/packed_linear.h"
-#include "trainer/models/reference_ops.h"
 #include "trainer/models/row_blocks.h"
 #include "trainer/models/weight_gradient.h"
 
@@ -339,21 +339,15 @@ bool recording(const at::Tensor& x) {
   return at::GradMode::is_enabled() && x.requires_grad();
 }
 
-// What autograd shall differentiate by, where plain tensor operations stand in for a kernel: in training a
-// leaf that shares the flat buffer's gradient, so that autograd adds into it.
-at::Tensor plain_weight(const Weight& weight, bool train) {
-  if (!train) return weight.value;
-  at::Tensor leaf = weight.value.to(at::kFloat).detach().requires_grad_(true);
-  leaf.mutable_grad() = weight.gradient;
-  return leaf;
-}
-
 }  // namespace
 
 at::Tensor Weight::times(const at::Tensor& x, const Weight* bias, at::ScalarType out) const {
   const at::Tensor added = bias ? bias->value : at::Tensor();
   if (packed) return packed_linear(x, *packed, added, out);
   if (x.is_cpu()) return linear_packed_for_call(x, value, added, out);
+  // On a GPU logits keep the product's fp32 sums.
+  if (x.is_cuda() && out == at::kFloat && x.scalar_type() != at::kFloat && !added.defined())
+    return at::mm(x, value.t(), at::kFloat);
   return at::linear(x, value, added).to(out);
 }
 
@@ -385,50 +379,38 @@ at::Tensor linear(const at::Tensor& x, const Weight& weight, const Weight* bias)
 }
 
 at::Tensor rms_norm(const at::Tensor& x, const Weight& weight, double eps) {
-  if (!x.is_cpu()) return reference::rms_norm(x, plain_weight(weight, recording(x)), eps);
+  if (device::computes(x)) return device::rms_norm(x, weight, eps);
   return RmsNormFunction::apply(x.contiguous(), &weight, eps);
+}
+
+at::Tensor add_rms_norm(at::Tensor& residual, const at::Tensor& added, const Weight& weight, double eps) {
+  if (device::computes(residual) && !recording(residual) && !recording(added))
+    return device::add_rms_norm(residual, added, weight, eps);
+  residual = residual + added;
+  return rms_norm(residual, weight, eps);
 }
 
 at::Tensor qk_norm(const at::Tensor& qkv, const Weight& q_weight, const Weight& k_weight,
                    const AttentionDims& dims, double eps) {
-  if (!qkv.is_cpu())
-    return reference::qk_norm(qkv, plain_weight(q_weight, recording(qkv)),
-                              plain_weight(k_weight, recording(qkv)), dims, eps);
+  if (device::computes(qkv)) return device::qk_norm(qkv, q_weight, k_weight, dims, eps);
   return QkNormFunction::apply(qkv.contiguous(), &q_weight, &k_weight, dims, eps);
 }
 
 at::Tensor silu_mul(const at::Tensor& gate_up) {
-  if (!gate_up.is_cpu()) return reference::silu_mul(gate_up);
+  if (device::computes(gate_up)) return device::silu_mul(gate_up);
   return SiluMulFunction::apply(gate_up.contiguous());
 }
 
 at::Tensor attention_packed(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan) {
-  if (qkv.is_cpu()) return AttentionFunction::apply(qkv.contiguous(), dims, &plan);
-  const int64_t rows = qkv.size(0);
-  const auto parts = qkv.split_with_sizes(
-      {dims.heads * dims.head_dim, dims.kv_heads * dims.head_dim, dims.kv_heads * dims.head_dim}, 1);
-  const auto q =
-      reference::rotary(parts[0].view({rows, dims.heads, dims.head_dim}), plan.positions_T, plan.rope);
-  const auto k =
-      reference::rotary(parts[1].view({rows, dims.kv_heads, dims.head_dim}), plan.positions_T, plan.rope);
-  const auto v = parts[2].view({rows, dims.kv_heads, dims.head_dim});
-  return reference::attention(q, k, v, plan.batch->segments).reshape({rows, dims.heads * dims.head_dim});
+  if (device::computes(qkv)) return device::attention_packed(qkv, dims, plan);
+  return AttentionFunction::apply(qkv.contiguous(), dims, &plan);
 }
 
 at::Tensor attention_paged(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan,
                            LayerKv& kv) {
+  if (device::computes(qkv)) return device::attention_paged(qkv, dims, plan, kv);
   const int64_t rows = qkv.size(0), q_width = dims.heads * dims.head_dim,
                 kv_width = dims.kv_heads * dims.head_dim;
-  if (!qkv.is_cpu()) {
-    const auto parts = qkv.split_with_sizes({q_width, kv_width, kv_width}, 1);
-    const auto heads = [&](const at::Tensor& x, int64_t n) { return x.view({rows, n, dims.head_dim}); };
-    kv.keys.index_copy_(0, plan.slots_T,
-                        reference::rotary(heads(parts[1], dims.kv_heads), plan.positions_T, plan.rope));
-    kv.values.index_copy_(0, plan.slots_T, heads(parts[2], dims.kv_heads));
-    return reference::attention(reference::rotary(heads(parts[0], dims.heads), plan.positions_T, plan.rope),
-                                kv.keys, kv.values, plan.batch->segments)
-        .reshape({rows, q_width});
-  }
   const at::Tensor q = at::empty({rows, q_width}, qkv.options());
   RotaryTask rotary = rotary_task(qkv, dims, plan);
   rotary.q = q.mutable_data_ptr();

@@ -1,5 +1,5 @@
-// The row-wise operations a decoder is made of, each with its gradient. On the CPU they run our kernels
-// (cpu_kernels.h), elsewhere plain tensor operations (reference_ops.h), which are also the tests' oracle.
+// The row-wise operations a decoder is made of, each with its gradient. On the CPU they run cpu_kernels.h, on
+// a GPU gpu_kernels.h (by device_ops.h); plain tensor operations (reference_ops.h) are the tests' oracle.
 //
 // A weight's gradient is added straight into its place in the flat fp32 gradient buffer: no copy of a
 // weight-sized gradient exists, and micro-batches accumulate in fp32.
@@ -41,13 +41,16 @@ struct AttentionDims {
   int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
 };
 
-/// A ForwardBatch with what all layers share, computed once per forward.
+struct DeviceBatch;
+
+/// A ForwardBatch with what all layers share, computed once per forward. On a GPU `device` is what kernels
+/// read; there `batch` may be null where no graph is recorded.
 struct BatchPlan {
   const ForwardBatch* batch = nullptr;
+  at::Tensor tokens_T;     // on the weights' device
   at::Tensor positions_T;  // int32 on the host
-  at::Tensor tokens_T;     // int64 on the weights' device
-  at::Tensor slots_T;      // int64, likewise
   at::Tensor rope;         // [positions, head_dim] cos | sin, fp32, on the host
+  std::shared_ptr<const DeviceBatch> device;
 };
 
 /// Where a graph begins: a tensor that requires gradients where `train`, so that what follows is recorded.
@@ -55,6 +58,9 @@ at::Tensor embedding(const Weight& table, const BatchPlan& plan, bool train);
 /// x [T, in] -> [T, out]; bias may be null, or a Weight without a value.
 at::Tensor linear(const at::Tensor& x, const Weight& weight, const Weight* bias);
 at::Tensor rms_norm(const at::Tensor& x_TD, const Weight& weight, double eps);
+/// residual = residual + added, and the norm of that.
+at::Tensor add_rms_norm(at::Tensor& residual_TD, const at::Tensor& added_TD, const Weight& weight,
+                        double eps);
 /// RMS norm of each head of q and of each head of k, with one weight of head_dim each; v as it is. qkv
 /// [T, qkv_width] -> the same.
 at::Tensor qk_norm(const at::Tensor& qkv, const Weight& q_weight, const Weight& k_weight,

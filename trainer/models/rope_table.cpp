@@ -33,4 +33,11 @@ at::Tensor RopeTable::up_to(int64_t positions) const {
   return table_;
 }
 
+at::Tensor RopeTable::up_to(int64_t positions, at::Device device) const {
+  const at::Tensor on_host = up_to(positions);
+  const std::lock_guard lock(mutex_);
+  if (!device_table_.defined() || device_table_.size(0) < positions) device_table_ = on_host.to(device);
+  return device_table_;
+}
+
 }  // namespace trireme::models

@@ -1,26 +1,16 @@
 #include "trainer/rollout/engine.h"
 
 #include <ATen/DeviceAccelerator.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "runtime/base/error.h"
-#include "trainer/rollout/philox.h"
 #include "trainer/rollout/scheduler.h"
+#include "trainer/rollout/step_runner.h"
 
 namespace trireme::rollout {
 namespace {
-
-// Logits that exist at one time: 64 MiB of fp32.
-constexpr int64_t kMaxLogits = 16 << 20;
-// Logits that are worth a thread of their own.
-constexpr int64_t kLogitsPerThread = 64 << 10;
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 DeviceMemory memory_of(at::Device device, int64_t ranks_on_host) {
   if (device.is_cpu()) return host_memory(ranks_on_host);
@@ -37,60 +27,24 @@ Engine::Engine(const models::Decoder& decoder, const RolloutConfig& config,
       kv_budget_(plan_kv_cache(config, max_model_len, decoder.kv_bytes_per_slot(),
                                memory_of(decoder.device(), ranks_on_host))),
       stop_condition_(stop_ids, decoder.shape().vocab_size),
-      kv_(decoder.make_kv_slots(kv_budget_.tokens())) {}
+      runner_(
+          make_step_runner(decoder, {kv_budget_.tokens(), kv_budget_.max_model_len, config.max_num_seqs})) {}
+
+Engine::~Engine() = default;
 
 std::vector<Completion> Engine::generate(std::vector<Request> requests,
                                          const std::function<void(const Completion&)>& on_finished) {
   check(requests);
-  samplers_.resize(at::get_num_threads(), Sampler(decoder_.shape().vocab_size));
   std::vector<Completion> completions;
   Scheduler scheduler(config_, kv_budget_.pages, requests, stop_condition_, completions);
   while (!scheduler.is_done()) {
     const StepPlan& plan = scheduler.schedule();
-    const at::Tensor hidden_TD = decoder_.forward_paged(plan.batch, kv_);
-    sample(plan, hidden_TD, scheduler);
-    scheduler.retire(drawn_, on_finished);
-    stats_.generated_tokens += static_cast<int64_t>(drawn_.size());
+    const std::span<const SampledToken> drawn = runner_->run(plan, scheduler);
+    scheduler.retire(drawn, on_finished);
+    stats_.generated_tokens += static_cast<int64_t>(drawn.size());
   }
   add_to_stats(scheduler);
   return completions;
-}
-
-void Engine::sample(const StepPlan& plan, const at::Tensor& hidden_TD, const Scheduler& scheduler) {
-  drawn_.resize(plan.num_draws);
-  const std::span<const SampledRow> sampled_rows = plan.sampled_rows;
-  const int64_t vocab_size = decoder_.shape().vocab_size;
-  const size_t rows_at_once = std::max<int64_t>(1, kMaxLogits / vocab_size);
-  for (size_t start = 0; start < sampled_rows.size(); start += rows_at_once) {
-    const auto rows = sampled_rows.subspan(start, std::min(rows_at_once, sampled_rows.size() - start));
-    logit_rows_.clear();
-    for (const SampledRow& row : rows) logit_rows_.push_back(row.row);
-    // On a GPU the rows come to the host and are sampled here; a kernel can take this place.
-    const at::Tensor logits_NV = decoder_.logits(hidden_TD, logit_rows_).cpu().contiguous();
-    float* logits = logits_NV.mutable_data_ptr<float>();
-    const auto num_rows = static_cast<int64_t>(rows.size());
-    at::parallel_for(0, num_rows, ceil_div(kLogitsPerThread, vocab_size), [&](int64_t begin, int64_t end) {
-      Sampler& sampler = samplers_.at(at::get_thread_num());
-      for (int64_t i = begin; i < end; ++i) sample_row(logits + i * vocab_size, rows[i], scheduler, sampler);
-    });
-  }
-}
-
-void Engine::sample_row(float* logits_V, const SampledRow& row, const Scheduler& scheduler,
-                        Sampler& sampler) {
-  const Request& request = scheduler.request_of(row.sequence);
-  const int64_t position = scheduler.num_sampled(row.sequence);
-  if (!sampler.load(logits_V, request.sampling, request.greedy)) {
-    fail(ErrorCode::internal,
-         "the decoder's logits are not numbers (request {}, response token {}): the weights have diverged or "
-         "their checkpoint is damaged",
-         request.id, position);
-  }
-  const PhiloxKey key = sampling_key(request.seed, request.step);
-  for (int32_t i = 0; i < row.num_draws; ++i) {
-    const int32_t sample = scheduler.sample_of(row.sequence + i);
-    drawn_[row.first_draw + i] = sampler.draw(sampling_uniform(key, request.id, sample, position));
-  }
 }
 
 void Engine::add_to_stats(const Scheduler& scheduler) {

@@ -7,20 +7,19 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "trainer/models/decoder.h"
 #include "trainer/rollout/kv_budget.h"
 #include "trainer/rollout/request.h"
 #include "trainer/rollout/rollout_config.h"
-#include "trainer/rollout/sampler.h"
 #include "trainer/rollout/stop_condition.h"
 
 namespace trireme::rollout {
 
 class Scheduler;
-struct SampledRow;
-struct StepPlan;
+class StepRunner;
 
 /// Sums since the last take_stats(), but for the peaks and total_pages.
 struct EngineStats {
@@ -54,6 +53,8 @@ class Engine {
     return std::min(wanted, kv_budget_.max_model_len - static_cast<int64_t>(request.prompt.size()));
   }
 
+  ~Engine();
+
   /// Uses the weights of the decoder's last refresh(). Results in the order of requests; `on_finished`
   /// is called as soon as all samples of a request are made, in the order in which they finish.
   /// Throws invalid_config naming every request that cannot be served (and the setting that forbids
@@ -66,17 +67,12 @@ class Engine {
  private:
   void check(const std::vector<Request>& requests) const;
   void add_to_stats(const Scheduler& scheduler);
-  void sample(const StepPlan& plan, const at::Tensor& hidden_TD, const Scheduler& scheduler);
-  void sample_row(float* logits_V, const SampledRow& row, const Scheduler& scheduler, Sampler& sampler);
 
   const models::Decoder& decoder_;
   const RolloutConfig config_;
   const KvBudget kv_budget_;
   StopCondition stop_condition_;
-  models::KvSlots kv_;
-  std::vector<Sampler> samplers_;    // one a thread
-  std::vector<int32_t> logit_rows_;  // scratch
-  std::vector<SampledToken> drawn_;  // this step's tokens
+  const std::unique_ptr<StepRunner> runner_;
   EngineStats stats_;
 };
 
