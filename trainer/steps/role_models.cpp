@@ -67,11 +67,9 @@ RoleModels make_role_models(const models::DecoderShape& shape, at::ScalarType co
 }
 
 void publish_weights(RoleModels& models, session::Session& session) {
-  if (models.weights_move) {
-    broadcast_actor(models, session, models.rollout_parameters.get());
-    if (models.rollout_decoder) models.rollout_decoder->refresh();
-  }
-  if (models.actor) models.actor->refresh();
+  if (!models.weights_move) return;
+  broadcast_actor(models, session, models.rollout_parameters.get());
+  if (models.rollout_decoder) models.rollout_decoder->refresh();
 }
 
 void copy_actor_to_reference(RoleModels& models, session::Session& session) {

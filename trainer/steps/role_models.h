@@ -46,8 +46,8 @@ RoleModels make_role_models(const models::DecoderShape& shape, at::ScalarType co
                             const rollout::RolloutConfig& rollout, const std::vector<int32_t>& stop_ids,
                             int64_t max_model_len);
 
-/// After the actor's parameters changed: its compute copy, and every rollout rank's weights.
-/// Collective over: world.
+/// After the actor was refreshed (Decoder::refresh): brings its weights to the rollout ranks that do not
+/// share them. Collective over: world.
 void publish_weights(RoleModels& models, session::Session& session);
 
 /// The reference becomes a copy of the actor as it is now. Collective over: world.

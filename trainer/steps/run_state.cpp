@@ -121,6 +121,7 @@ void restore(const std::string& folder, const RunState& state, RoleModels& model
     copy_into(models.optimizer->first_moment(), tensors, "first_moment", path);
     copy_into(models.optimizer->second_moment(), tensors, "second_moment", path);
     models.optimizer->set_updates(state.optimizer_updates);
+    models.actor->refresh();
   }
   publish_weights(models, session);
 }
