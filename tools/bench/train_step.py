@@ -74,7 +74,7 @@ def compare(args, dtype, config):
                         f"{rate['trireme'] / rate[name]:.2f}"] for name, rounds in results.items()])
     products = turns.median([r["product_gflops"] for r in results["trireme"]])
     share = turns.median([r["share_of_product_limit"] for r in results["trireme"]])
-    print(f"{dtype}: {rate['trireme'] / rate[best]:.2f} times {best}; a step of nothing but LibTorch's products "
+    print(f"{dtype}: {rate['trireme'] / rate[best]:.2f} times {best}; a step of nothing but the faster of our products and LibTorch's "
           f"({products:.0f} GFLOP/s) would be {rate['trireme'] / share / rate[best]:.2f} times {best}\n", flush=True)
 
 

@@ -49,7 +49,7 @@ class Decoder {
   /// Whether a row's bits depend on its own history alone: not on the batch, nor on whether it is computed in
   /// rollout or in training. So on the CPU; on a GPU our kernels keep to that, but the library's matrix
   /// products choose their algorithm by the number of rows.
-  bool rows_are_exact() const { return device().is_cpu(); }
+  static bool rows_are_exact_on(at::Device device) { return device.is_cpu(); }
 
   /// Rollout: writes each row's key and value to its slot, returns the last norm's output, [T, D].
   at::Tensor forward_paged(const ForwardBatch& batch, KvSlots& kv) const;

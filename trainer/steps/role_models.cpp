@@ -37,7 +37,7 @@ RoleModels make_role_models(const models::DecoderShape& shape, at::ScalarType co
   result.shape = shape;
   result.compute_dtype = compute_dtype;
   result.device = device;
-  if (!device.is_cpu())
+  if (!models::Decoder::rows_are_exact_on(device))
     result.inexact_because = "on a GPU a row of a matrix product is rounded differently in another batch";
   if (session.has(Role::actor)) {
     result.actor_parameters = std::make_unique<models::ParameterSet>(specs, device);
