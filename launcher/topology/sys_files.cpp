@@ -43,7 +43,8 @@ std::string unescaped(const std::string& text) {
 // What a record keeps of a file. Most of the 256 entries of a port's table of addresses are empty, and of
 // this process only what it may use is of interest.
 std::string worth_keeping(const std::string& path, const std::string& text) {
-  if (path.find("/gids/") != std::string::npos && text.find_first_not_of("0:\n") == std::string::npos) return "";
+  if (path.find("/gids/") != std::string::npos && text.find_first_not_of("0:\n") == std::string::npos)
+    return "";
   if (path != "proc/self/status") return text;
   std::istringstream lines(text);
   std::string kept;

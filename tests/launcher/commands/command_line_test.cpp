@@ -46,7 +46,8 @@ TEST_F(CommandLine, RefusesWhatCannotRun) {
       {{"run", configuration(), "-n", "0"}, "at least one rank"},
       {{"run", configuration(), "-n", "two"}, "two"},
       {{"run", configuration(), "rollout.m=8"}, "rollout.m"},
-      {{"run", configuration(), "-n", "99999", "run.threads_per_rank=0"}, "99999 ranks, but this machine has"},
+      {{"run", configuration(), "-n", "99999", "run.threads_per_rank=0"},
+       "99999 ranks, but this machine has"},
       {{"config", "sohw", configuration()}, "did you mean show?"},
       {{"docs", "nothing"}, "configuration"},
       {{"guard"}, "started by `trireme run`"}};

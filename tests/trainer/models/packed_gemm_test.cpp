@@ -232,7 +232,8 @@ TEST(PackedLinear, BackwardProductIsTheSumInDoubles) {
     const at::Tensor exact = at::mm(grad.to(at::kDouble), weight.to(at::kDouble));
     const at::Tensor apart = (packed_grad_x(grad, weight, grad.scalar_type()).to(at::kDouble) - exact).abs();
     EXPECT_LT(apart.max().item<double>(), exact.abs().max().item<double>() / 256);  // half a unit of bf16
-    EXPECT_TRUE(packed_grad_x(grad, weight, grad.scalar_type()).equal(packed_grad_x(grad, weight, grad.scalar_type())));
+    EXPECT_TRUE(packed_grad_x(grad, weight, grad.scalar_type())
+                    .equal(packed_grad_x(grad, weight, grad.scalar_type())));
   }
 }
 
