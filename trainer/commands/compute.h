@@ -14,8 +14,8 @@ namespace trireme::commands {
 /// `wish` is auto, cpu or cuda. Throws invalid_config if a GPU is asked for and none is seen.
 at::Device choose_device(const std::string& wish, const plan::RankEnv& env);
 
-/// The library's matrix products (gradients of few rows) give the same bits in every run. Must come before the
-/// first product. Forward products are ours, and need nothing.
+/// The library's matrix products (gradients of few rows) give the same bits in every run. Must come before
+/// the first product. Forward products are ours, and need nothing.
 void pin_matrix_products();
 
 /// All ranks take the widest instruction set that each of them has, so that they compute the same bits.
