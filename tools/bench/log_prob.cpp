@@ -2,7 +2,6 @@
 //   log_prob_bench ROWS [bf16|fp32] [VOCABULARY] [HIDDEN]
 // prints one JSON object; log_prob_memory.py runs it beside full logits in PyTorch. The weights, their packed
 // copy, their gradient and the rows are there before the measurement begins.
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -58,7 +57,7 @@ int main(int argc, char** argv) {
   std::ofstream("/proc/self/clear_refs") << "5";  // VmHWM begins again from what is resident
   const double before = resident_mb("VmRSS");
   const auto start = std::chrono::steady_clock::now();
-  models::token_log_probs(x, head, index, tokens, 1.0, false, std::max<int64_t>(64, (4 << 20) / vocabulary))
+  models::token_log_probs(x, head, index, tokens, 1.0, false, models::log_prob_chunk_rows(vocabulary))
       .log_probs_N.sum()
       .backward();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

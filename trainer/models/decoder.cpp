@@ -16,11 +16,6 @@
 namespace trireme::models {
 namespace {
 
-// About 16 MB of fp32 logits at a time, or what 64 rows have.
-int64_t log_prob_chunk_rows(int64_t vocab_size) {
-  return std::max<int64_t>(64, (4 << 20) / vocab_size);
-}
-
 // Attention's partial results in a forward that is not captured: more segments are simply not split.
 constexpr int64_t kPartialRows = 16384;
 

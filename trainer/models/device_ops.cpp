@@ -12,7 +12,7 @@
 
 #include "runtime/base/error.h"
 #include "trainer/models/device_batch.h"
-#include "trainer/models/packed_linear.h"
+#include "trainer/models/kernel_arguments.h"
 #include "trainer/models/reference_ops.h"
 
 namespace trireme::models {
@@ -69,32 +69,6 @@ at::Tensor leaf_of(const Weight& weight) {
   return leaf;
 }
 
-Element element_of(const at::Tensor& x) {
-  return models::element_of(x.scalar_type());
-}
-
-AttentionShape kernel_shape(const AttentionDims& dims) {
-  return {static_cast<int32_t>(dims.heads), static_cast<int32_t>(dims.kv_heads),
-          static_cast<int32_t>(dims.head_dim)};
-}
-
-// The element that stands `at` places from the first.
-void* element(const at::Tensor& x, int64_t at) {
-  return static_cast<char*>(x.data_ptr()) + at * x.element_size();
-}
-
-GpuRotary rotary_task(const at::Tensor& qkv, const AttentionDims& dims, const DeviceBatch& batch) {
-  GpuRotary task{};
-  task.shape = kernel_shape(dims);
-  task.element = element_of(qkv);
-  task.qkv = qkv.const_data_ptr();
-  task.qkv_stride = qkv.stride(0);
-  task.rows = qkv.size(0);
-  task.positions = batch.positions_T.const_data_ptr<int32_t>();
-  task.table = batch.rope.const_data_ptr<float>();
-  return task;
-}
-
 // Keys, values and their stride as the rotation wrote them.
 at::Tensor attend(const GpuRotary& rotated, const at::Tensor& q, int64_t q_stride, const DeviceBatch& batch) {
   const at::Tensor out = at::empty(
@@ -116,13 +90,8 @@ at::Tensor attend(const GpuRotary& rotated, const at::Tensor& q, int64_t q_strid
 }
 
 at::Tensor packed_by_kernel(const at::Tensor& qkv, const AttentionDims& dims, const DeviceBatch& batch) {
-  // q and k rotated, v as it is, in one buffer: keys and values then share a stride.
   const at::Tensor rotated = at::empty_like(qkv);
-  GpuRotary rotary = rotary_task(qkv, dims, batch);
-  rotary.q = rotated.mutable_data_ptr();
-  rotary.keys = element(rotated, dims.heads * dims.head_dim);
-  rotary.values = element(rotated, (dims.heads + dims.kv_heads) * dims.head_dim);
-  rotary.q_stride = rotary.kv_stride = rotated.stride(0);
+  const GpuRotary rotary = rotary_in_rows(qkv, dims, batch.positions_T, batch.rope, rotated);
   kernels().rotary(rotary, stream(qkv.device()));
   return attend(rotary, rotated, rotary.q_stride, batch);
 }
@@ -236,15 +205,11 @@ at::Tensor attention_paged(const at::Tensor& qkv, const AttentionDims& dims, con
   check_known(dims);
   const int64_t q_width = dims.heads * dims.head_dim;
   const at::Tensor q = at::empty({qkv.size(0), q_width}, qkv.options());
-  GpuRotary rotary = rotary_task(qkv, dims, *plan.device);
-  rotary.q = q.mutable_data_ptr();
-  rotary.q_stride = q_width;
-  rotary.keys = kv.keys.mutable_data_ptr();
-  rotary.values = kv.values.mutable_data_ptr();
-  rotary.kv_stride = kv.keys.stride(0);
-  rotary.slots = plan.device->slots_T.const_data_ptr<int32_t>();
+  const DeviceBatch& batch = *plan.device;
+  const GpuRotary rotary = rotary_to_slots(qkv, dims, batch.positions_T, batch.rope, q, kv,
+                                           batch.slots_T.const_data_ptr<int32_t>());
   kernels().rotary(rotary, stream(qkv.device()));
-  return attend(rotary, q, q_width, *plan.device);
+  return attend(rotary, q, q_width, batch);
 }
 
 SoftmaxStats softmax_stats(const at::Tensor& logits, const at::Tensor& inverse_temperature) {

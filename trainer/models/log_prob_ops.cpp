@@ -255,6 +255,10 @@ struct LogProbFunction : Function<LogProbFunction> {
 
 }  // namespace
 
+int64_t log_prob_chunk_rows(int64_t vocab_size) {
+  return std::max<int64_t>(64, (4 << 20) / vocab_size);
+}
+
 LogProbs token_log_probs(const at::Tensor& hidden, const Weight& head, std::span<const int32_t> rows,
                          std::span<const int32_t> tokens, double temperature, bool entropy_gradient,
                          int64_t chunk_rows) {

@@ -79,6 +79,9 @@ struct LogProbs {
   at::Tensor log_probs_N;  // fp32
   at::Tensor entropy_N;    // fp32
 };
+/// As many rows as have about 16 MB of fp32 logits, 64 at least.
+int64_t log_prob_chunk_rows(int64_t vocab_size);
+
 /// log softmax(hidden[rows] @ head^T / temperature) at `tokens`, and that distribution's entropy. Rows may
 /// repeat (a shared prompt's last row); logits exist for `chunk_rows` rows at a time.
 LogProbs token_log_probs(const at::Tensor& hidden_TD, const Weight& head, std::span<const int32_t> rows,
