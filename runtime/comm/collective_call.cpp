@@ -47,7 +47,8 @@ uint64_t hash(std::span<const int64_t> counts) {
 }
 
 bool reduces(Collective kind) {
-  return kind == Collective::all_reduce || kind == Collective::reduce_scatter;
+  return kind == Collective::all_reduce || kind == Collective::reduce_scatter ||
+         kind == Collective::reduce_scatter_v;
 }
 
 }  // namespace
@@ -66,8 +67,12 @@ const char* to_string(Collective kind) {
       return "all_gather_v";
     case Collective::reduce_scatter:
       return "reduce_scatter";
+    case Collective::reduce_scatter_v:
+      return "reduce_scatter_v";
     case Collective::all_to_all_v:
       return "all_to_all_v";
+    case Collective::send_recv:
+      return "send_recv";
   }
   return "unknown collective";
 }
@@ -80,6 +85,8 @@ std::string CallHeader::text() const {
       return fmt::format("all_to_all_v({})", to_string(dtype));
     case Collective::all_gather_v:
       return fmt::format("all_gather_v({}, {} in all)", to_string(dtype), count);
+    case Collective::reduce_scatter_v:
+      return fmt::format("reduce_scatter_v({}, {}, {} in all)", to_string(op), to_string(dtype), count);
     case Collective::broadcast:
       return fmt::format("broadcast({} x {}, root {})", count, to_string(dtype), root);
     default:
@@ -140,6 +147,20 @@ CallHeader check_reduce_scatter(const Communicator& comm, ConstBufferView in, Bu
   return {.kind = Collective::reduce_scatter, .dtype = in.dtype, .op = op, .count = in.count};
 }
 
+CallHeader check_reduce_scatter_v(const Communicator& comm, ConstBufferView in, BufferView out,
+                                  std::span<const int64_t> counts, ReduceOp op) {
+  constexpr Collective kind = Collective::reduce_scatter_v;
+  check_views(comm, kind, in, out);
+  check_op(comm, kind, in.dtype, op);
+  const int64_t sum = total(comm, kind, "counts", counts);
+  TRIREME_CHECK(in.count == sum, "{}: reduce_scatter_v: counts add up to {}, in holds {}", comm.name(), sum,
+                in.count);
+  TRIREME_CHECK(out.count == counts[comm.rank()],
+                "{}: reduce_scatter_v: rank {} takes {} elements, counts say {}", comm.name(), comm.rank(),
+                out.count, counts[comm.rank()]);
+  return {.kind = kind, .dtype = in.dtype, .op = op, .count = sum, .counts_hash = hash(counts)};
+}
+
 CallHeader check_all_to_all_v(const Communicator& comm, ConstBufferView in,
                               std::span<const int64_t> send_counts, BufferView out,
                               std::span<const int64_t> recv_counts) {
@@ -154,6 +175,42 @@ CallHeader check_all_to_all_v(const Communicator& comm, ConstBufferView in,
                 "{}: all_to_all_v: rank {} sends itself {} elements and receives {}", comm.name(),
                 comm.rank(), send_counts[comm.rank()], recv_counts[comm.rank()]);
   return {.kind = Collective::all_to_all_v, .dtype = in.dtype};
+}
+
+SendRecvCall check_send_recv(const Communicator& comm, std::span<const Send> sends,
+                             std::span<const Receive> receives) {
+  const auto check = [&](const char* which, int peer, ConstBufferView data) {
+    check_view(comm, Collective::send_recv, which, data);
+    TRIREME_CHECK(peer >= 0 && peer < comm.size(), "{}: send_recv: a {} rank {} of {}", comm.name(), which,
+                  peer, comm.size());
+  };
+  SendRecvCall call;
+  size_t sent = 0, received = 0;
+  for (const Send& send : sends) {
+    check("message to", send.to, send.data);
+    sent += send.data.bytes();
+    if (send.to == comm.rank()) call.own.push_back({send.data, {}});
+  }
+  size_t met = 0;
+  for (const Receive& receive : receives) {
+    check("message from", receive.from, receive.data);
+    received += receive.data.bytes();
+    if (receive.from != comm.rank()) continue;
+    TRIREME_CHECK(met < call.own.size(),
+                  "{}: send_recv: rank {} receives more messages from itself than it sends", comm.name(),
+                  comm.rank());
+    OwnMessage& own = call.own[met++];
+    own.to = receive.data;
+    TRIREME_CHECK(own.from.bytes() == own.to.bytes(),
+                  "{}: send_recv: rank {} sends itself {} bytes and receives {}", comm.name(), comm.rank(),
+                  own.from.bytes(), own.to.bytes());
+  }
+  TRIREME_CHECK(met == call.own.size(),
+                "{}: send_recv: rank {} sends itself {} messages and receives {} of them", comm.name(),
+                comm.rank(), call.own.size(), met);
+  call.text = fmt::format("send_recv({} sends of {} bytes, {} receives of {})", sends.size(), sent,
+                          receives.size(), received);
+  return call;
 }
 
 }  // namespace trireme::comm

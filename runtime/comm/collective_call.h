@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/comm/communicator.h"
 
@@ -17,7 +18,9 @@ enum class Collective : uint8_t {
   all_gather,
   all_gather_v,
   reduce_scatter,
+  reduce_scatter_v,
   all_to_all_v,
+  send_recv,
 };
 const char* to_string(Collective kind);
 
@@ -29,7 +32,7 @@ struct CallHeader {
   uint8_t unused = 0;
   int32_t root = 0;
   int64_t count = 0;         // elements a rank contributes; 0 where ranks may differ
-  uint64_t counts_hash = 0;  // all_gather_v: of all ranks' counts
+  uint64_t counts_hash = 0;  // all_gather_v, reduce_scatter_v: of all ranks' counts
 
   bool operator==(const CallHeader&) const = default;
   /// "all_reduce(sum, 8 x f32)"
@@ -48,8 +51,23 @@ CallHeader check_all_gather(const Communicator& comm, ConstBufferView in, Buffer
 CallHeader check_all_gather_v(const Communicator& comm, ConstBufferView in, BufferView out,
                               std::span<const int64_t> counts);
 CallHeader check_reduce_scatter(const Communicator& comm, ConstBufferView in, BufferView out, ReduceOp op);
+CallHeader check_reduce_scatter_v(const Communicator& comm, ConstBufferView in, BufferView out,
+                                  std::span<const int64_t> counts, ReduceOp op);
 CallHeader check_all_to_all_v(const Communicator& comm, ConstBufferView in,
                               std::span<const int64_t> send_counts, BufferView out,
                               std::span<const int64_t> recv_counts);
+
+/// What a rank sends itself, in pairs.
+struct OwnMessage {
+  ConstBufferView from;
+  BufferView to;
+};
+/// Checks both lists; throws internal, and then nothing has been sent. The text says what they hold.
+struct SendRecvCall {
+  std::vector<OwnMessage> own;
+  std::string text;
+};
+SendRecvCall check_send_recv(const Communicator& comm, std::span<const Send> sends,
+                             std::span<const Receive> receives);
 
 }  // namespace trireme::comm

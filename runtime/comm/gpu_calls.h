@@ -71,6 +71,9 @@ class NcclCalls {
   virtual NcclResult all_gather(ConstBufferView in, BufferView out, NcclHandle comm, GpuStream stream) = 0;
   virtual NcclResult reduce_scatter(ConstBufferView in, BufferView out, ReduceOp op, NcclHandle comm,
                                     GpuStream stream) = 0;
+  /// `out` is written on the root alone.
+  virtual NcclResult reduce(ConstBufferView in, BufferView out, ReduceOp op, int root, NcclHandle comm,
+                            GpuStream stream) = 0;
   virtual NcclResult send(ConstBufferView data, int to, NcclHandle comm, GpuStream stream) = 0;
   virtual NcclResult receive(BufferView data, int from, NcclHandle comm, GpuStream stream) = 0;
   virtual NcclResult group_start() = 0;

@@ -190,6 +190,11 @@ class Nccl : public NcclCalls {
     return result(ncclReduceScatter(in.data, out.data, out.count, type_of(in.dtype), op_of(op), comm_of(comm),
                                     stream_of(stream)));
   }
+  NcclResult reduce(ConstBufferView in, BufferView out, ReduceOp op, int root, NcclHandle comm,
+                    GpuStream stream) override {
+    return result(ncclReduce(in.data, out.data, in.count, type_of(in.dtype), op_of(op), root, comm_of(comm),
+                             stream_of(stream)));
+  }
   NcclResult send(ConstBufferView data, int to, NcclHandle comm, GpuStream stream) override {
     return result(ncclSend(data.data, data.count, type_of(data.dtype), to, comm_of(comm), stream_of(stream)));
   }

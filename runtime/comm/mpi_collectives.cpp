@@ -4,13 +4,12 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <numeric>
 
 #include "runtime/comm/ordered_reduce.h"
 
 namespace trireme::comm::mpi {
 namespace {
-
-constexpr int kAhead = 2;  // messages under way beyond the one that is waited for
 
 void copy_bytes(void* to, const void* from, size_t bytes) {
   if (bytes && to != from) std::memmove(to, from, bytes);
@@ -72,39 +71,6 @@ Task open(const MpiGroup& group, int tag, CallHeader header, const void* payload
                   "{}: rank {} sent {} bytes in the opening of {} where {} were expected", group.name, from,
                   receive.received_bytes(), header.text(), count * all.block_bytes());
     co_await group.thread.finished(sends);
-  }
-}
-
-// Bytes that go to or come from one rank.
-struct Transfer {
-  int peer;
-  std::byte* data;
-  int64_t bytes;
-};
-
-// All sends and receives at once, in messages of limited size; each pair's messages keep their order.
-Task move(const MpiGroup& group, int tag, std::vector<Transfer> sends, std::vector<Transfer> receives) {
-  const int64_t limit = group.limits.message_bytes;
-  int64_t longest = 0;
-  for (const auto* list : {&sends, &receives})
-    for (const Transfer& t : *list) longest = std::max(longest, t.bytes);
-  const int64_t pieces = (longest + limit - 1) / limit;
-  std::array<MpiRequests, kAhead + 1> window;
-  for (int64_t i = 0; i < pieces + kAhead; ++i) {
-    if (i < pieces) {
-      MpiRequests& requests = window[i % window.size()];
-      const int64_t begin = i * limit;
-      for (const Transfer& t : receives)
-        if (t.bytes > begin)
-          requests.receive(t.data + begin, std::min(limit, t.bytes - begin), t.peer, tag, group.comm);
-      for (const Transfer& t : sends)
-        if (t.bytes > begin)
-          requests.send(t.data + begin, std::min(limit, t.bytes - begin), t.peer, tag, group.comm);
-    }
-    if (i >= kAhead) {
-      MpiRequests& oldest = window[(i - kAhead) % window.size()];
-      co_await group.thread.finished(oldest);
-    }
   }
 }
 
@@ -264,20 +230,32 @@ Task all_gather_v(const MpiGroup& group, int tag, CallHeader header, ConstBuffer
     if (small) {
       copy_bytes(place[from], all.payload(from), counts[from] * width);
     } else {
-      sends.push_back({to, place[group.rank], counts[group.rank] * width});
-      receives.push_back({from, place[from], counts[from] * width});
+      sends.push_back({to, tag, place[group.rank], counts[group.rank] * width});
+      receives.push_back({from, tag, place[from], counts[from] * width});
     }
   }
-  co_await move(group, tag, std::move(sends), std::move(receives));
+  co_await move(group, group.comm, Ending::agreed, std::move(sends), std::move(receives));
 }
 
-Task reduce_scatter(const MpiGroup& group, int tag, CallHeader header, ConstBufferView in, BufferView out) {
-  Opening all(group, 0);
-  co_await open(group, tag, header, nullptr, 0, all);
+Task reduce_scatter_v(const MpiGroup& group, int tag, CallHeader header, ConstBufferView in, BufferView out,
+                      std::vector<int64_t> counts) {
+  std::vector<int64_t> place(group.size);
+  std::exclusive_scan(counts.begin(), counts.end(), place.begin(), int64_t{0});
+  const bool small = fits_opening(group, static_cast<int64_t>(in.bytes()));
+  Opening all(group, small ? in.bytes() : 0);
+  co_await open(group, tag, header, in.data, small ? in.bytes() : 0, all);
+  if (small) {
+    std::vector<const void*> parts(group.size);
+    const auto begin = static_cast<size_t>(place[group.rank]) * size_of(in.dtype);
+    for (int r = 0; r < group.size; ++r) parts[r] = all.payload(r) + begin;
+    reduce_in_order(parts, out.data, out.count, out.dtype, header.op);
+    co_return;
+  }
   const int64_t chunk_count = part_elements(group, in.dtype);
-  const int64_t chunks = (out.count + chunk_count - 1) / chunk_count;
+  const int64_t chunks = (*std::max_element(counts.begin(), counts.end()) + chunk_count - 1) / chunk_count;
   const auto share_of = [&](int64_t c, int r) {
-    return in.slice(r * out.count + c * chunk_count, std::min(chunk_count, out.count - c * chunk_count));
+    const int64_t begin = std::min(c * chunk_count, counts[r]);
+    return in.slice(place[r] + begin, std::min(chunk_count, counts[r] - begin));
   };
   std::array<Chunk, kAhead + 1> window;
   for (int64_t i = 0; i < chunks + kAhead; ++i) {
@@ -287,7 +265,7 @@ Task reduce_scatter(const MpiGroup& group, int tag, CallHeader header, ConstBuff
       Chunk& chunk = window[here % window.size()];
       co_await group.thread.finished(chunk.scatter);
       const ConstBufferView own = share_of(here, group.rank);
-      chunk.reduce(group, own, out.slice(here * chunk_count, own.count), header.op);
+      if (own.count) chunk.reduce(group, own, out.slice(here * chunk_count, own.count), header.op);
     }
   }
 }
@@ -310,8 +288,8 @@ Task all_to_all_v(const MpiGroup& group, int tag, CallHeader header, ConstBuffer
   std::vector<Transfer> sends(group.size), receives(group.size);
   std::byte *from = bytes_of(in), *to = bytes_of(out);
   for (int r = 0; r < group.size; ++r) {
-    sends[r] = {r, from, send_counts[r] * width};
-    receives[r] = {r, to, recv_counts[r] * width};
+    sends[r] = {r, tag, from, send_counts[r] * width};
+    receives[r] = {r, tag, to, recv_counts[r] * width};
     from += sends[r].bytes;
     to += receives[r].bytes;
   }
@@ -320,7 +298,13 @@ Task all_to_all_v(const MpiGroup& group, int tag, CallHeader header, ConstBuffer
   // Everybody starts at its right neighbour, so that no rank is everybody's first.
   std::rotate(sends.begin(), sends.begin() + group.rank, sends.end());
   std::rotate(receives.begin(), receives.begin() + group.rank, receives.end());
-  co_await move(group, tag, std::move(sends), std::move(receives));
+  co_await move(group, group.comm, Ending::agreed, std::move(sends), std::move(receives));
+}
+
+Task send_recv(const MpiGroup& group, std::vector<OwnMessage> own, std::vector<Transfer> sends,
+               std::vector<Transfer> receives) {
+  for (const OwnMessage& message : own) copy_bytes(message.to.data, message.from.data, message.to.bytes());
+  co_await move(group, group.messages, Ending::marked, std::move(sends), std::move(receives));
 }
 
 }  // namespace trireme::comm::mpi

@@ -1,5 +1,8 @@
 #include "runtime/comm/nccl_communicator.h"
 
+#include <numeric>
+#include <vector>
+
 #include "runtime/comm/collective_call.h"
 
 namespace trireme::comm {
@@ -41,6 +44,7 @@ class NcclCommunicator::FlightWork : public Work {
   FlightWork(NcclCommunicator& comm, std::shared_ptr<Flight> flight)
       : comm_(comm), flight_(std::move(flight)) {}
   ~FlightWork() override {
+    if (joined_) return;
     try {
       comm_.wait(*flight_);
     } catch (const std::exception&) {  // whoever wants to know calls wait()
@@ -48,13 +52,18 @@ class NcclCommunicator::FlightWork : public Work {
   }
   void wait() override {
     comm_.wait(*flight_);
-    comm_.gpu_.wait_for(comm_.options_.compute, flight_->event());
+    join();
   }
   bool done() override { return flight_->over() || !comm_.abort_reason().empty(); }
+  void join() override {
+    comm_.gpu_.wait_for(comm_.options_.compute, flight_->event());
+    joined_ = true;
+  }
 
  private:
   NcclCommunicator& comm_;
   std::shared_ptr<Flight> flight_;
+  bool joined_ = false;
 };
 
 NcclCommunicator::NcclCommunicator(GpuCalls& gpu, NcclCalls& nccl, Communicator& host, NcclOptions options)
@@ -143,7 +152,7 @@ void NcclCommunicator::settle(NcclResult result, const std::string& what,
 }
 
 std::shared_ptr<NcclCommunicator::Flight> NcclCommunicator::enqueue(
-    const std::string& what, bool join, const std::function<NcclResult()>& issue) {
+    const std::string& what, const std::function<NcclResult()>& issue) {
   TRIREME_CHECK(!closed_, "{}: {} after close()", name(), what);
   if (const auto error = trouble()) end(*error);
   try {
@@ -154,7 +163,6 @@ std::shared_ptr<NcclCommunicator::Flight> NcclCommunicator::enqueue(
     gpu_.wait_for(stream_, past_);
     settle(issue(), what, lock);
     gpu_.record(flight->event(), stream_);
-    if (join) gpu_.wait_for(options_.compute, flight->event());
     flights_.push_back(flight);
     changed_.notify_all();
     return flight;
@@ -164,17 +172,26 @@ std::shared_ptr<NcclCommunicator::Flight> NcclCommunicator::enqueue(
   }
 }
 
-NcclResult NcclCommunicator::grouped(const std::function<NcclResult()>& issue) {
+WorkHandle NcclCommunicator::start(const std::string& what, const std::function<NcclResult()>& issue) {
+  return std::make_unique<FlightWork>(*this, enqueue(what, issue));
+}
+
+// The first error of the calls, or what the end of the group says.
+NcclResult NcclCommunicator::grouped(const std::function<void(const Issue&)>& calls) {
   NcclResult result = nccl_.group_start();
   if (result != NcclResult::success) return result;
-  result = issue();
+  calls([&](NcclResult next) {
+    if (result == NcclResult::success && next != NcclResult::in_progress) result = next;
+  });
   const NcclResult ended = nccl_.group_end();
-  return result == NcclResult::success || result == NcclResult::in_progress ? ended : result;
+  return result == NcclResult::success ? ended : result;
 }
 
 void NcclCommunicator::wait(Flight& flight) {
   while (true) {
     const bool over = flight.over();
+    if (over)  // an operation ends also when it has failed
+      if (const auto error = trouble()) end(*error);
     {
       std::lock_guard lock(mutex_);
       throw_if_ended();  // an abort ends the operation as well
@@ -254,90 +271,97 @@ std::string NcclCommunicator::abort_reason() const {
 }
 
 void NcclCommunicator::barrier() {
-  const auto flight = enqueue("barrier", true, [&] {
+  start("barrier", [&] {
     return nccl_.all_reduce({barrier_data_, 1, DType::i32, Device::gpu}, ReduceOp::max, comm_, stream_);
-  });
-  wait(*flight);
-}
-
-void NcclCommunicator::broadcast(BufferView data, int root) {
-  const CallHeader call = check_broadcast(*this, data, root);
-  enqueue(call.text(), true, [&] { return nccl_.broadcast(data, root, comm_, stream_); });
-}
-
-void NcclCommunicator::all_reduce(BufferView data, ReduceOp op) {
-  const CallHeader call = check_all_reduce(*this, data, op);
-  enqueue(call.text(), true, [&] { return nccl_.all_reduce(data, op, comm_, stream_); });
-}
-
-void NcclCommunicator::all_gather(ConstBufferView in, BufferView out) {
-  const CallHeader call = check_all_gather(*this, in, out);
-  enqueue(call.text(), true, [&] { return nccl_.all_gather(in, out, comm_, stream_); });
-}
-
-void NcclCommunicator::all_gather_v(ConstBufferView in, BufferView out, std::span<const int64_t> counts) {
-  const CallHeader call = check_all_gather_v(*this, in, out, counts);
-  enqueue(call.text(), true, [&] {
-    int64_t begin = 0;
-    for (int r = 0; r < rank(); ++r) begin += counts[r];
-    const BufferView own = out.slice(begin, in.count);
-    if (in.count && in.data != own.data) gpu_.copy(own.data, in.data, in.bytes(), stream_);
-    return grouped([&] {
-      NcclResult result = NcclResult::success;
-      int64_t at = 0;
-      for (int r = 0; r < size(); at += counts[r++]) {
-        if (counts[r] == 0) continue;
-        const NcclResult next = nccl_.broadcast(out.slice(at, counts[r]), r, comm_, stream_);
-        if (next != NcclResult::success && next != NcclResult::in_progress) result = next;
-      }
-      return result;
-    });
-  });
-}
-
-void NcclCommunicator::reduce_scatter(ConstBufferView in, BufferView out, ReduceOp op) {
-  const CallHeader call = check_reduce_scatter(*this, in, out, op);
-  enqueue(call.text(), true, [&] { return nccl_.reduce_scatter(in, out, op, comm_, stream_); });
-}
-
-void NcclCommunicator::all_to_all_v(ConstBufferView in, std::span<const int64_t> send_counts, BufferView out,
-                                    std::span<const int64_t> recv_counts) {
-  const CallHeader call = check_all_to_all_v(*this, in, send_counts, out, recv_counts);
-  enqueue(call.text(), true, [&] {
-    return grouped([&] {
-      NcclResult result = NcclResult::success;
-      int64_t from = 0, to = 0;
-      for (int r = 0; r < size(); ++r) {
-        const ConstBufferView leaving = in.slice(from, send_counts[r]);
-        const BufferView arriving = out.slice(to, recv_counts[r]);
-        from += leaving.count;
-        to += arriving.count;
-        if (r == rank()) {
-          if (leaving.count) gpu_.copy(arriving.data, leaving.data, leaving.bytes(), stream_);
-          continue;
-        }
-        for (const bool sends : {true, false}) {
-          if ((sends ? leaving.count : arriving.count) == 0) continue;
-          const NcclResult next =
-              sends ? nccl_.send(leaving, r, comm_, stream_) : nccl_.receive(arriving, r, comm_, stream_);
-          if (next != NcclResult::success && next != NcclResult::in_progress) result = next;
-        }
-      }
-      return result;
-    });
-  });
-}
-
-WorkHandle NcclCommunicator::all_reduce_async(BufferView data, ReduceOp op) {
-  const CallHeader call = check_all_reduce(*this, data, op);
-  return std::make_unique<FlightWork>(
-      *this, enqueue(call.text(), false, [&] { return nccl_.all_reduce(data, op, comm_, stream_); }));
+  })->wait();
 }
 
 WorkHandle NcclCommunicator::broadcast_async(BufferView data, int root) {
   const CallHeader call = check_broadcast(*this, data, root);
-  return std::make_unique<FlightWork>(
-      *this, enqueue(call.text(), false, [&] { return nccl_.broadcast(data, root, comm_, stream_); }));
+  return start(call.text(), [&] { return nccl_.broadcast(data, root, comm_, stream_); });
+}
+
+WorkHandle NcclCommunicator::all_reduce_async(BufferView data, ReduceOp op) {
+  const CallHeader call = check_all_reduce(*this, data, op);
+  return start(call.text(), [&] { return nccl_.all_reduce(data, op, comm_, stream_); });
+}
+
+WorkHandle NcclCommunicator::all_gather_async(ConstBufferView in, BufferView out) {
+  const CallHeader call = check_all_gather(*this, in, out);
+  return start(call.text(), [&] { return nccl_.all_gather(in, out, comm_, stream_); });
+}
+
+WorkHandle NcclCommunicator::all_gather_v_async(ConstBufferView in, BufferView out,
+                                                std::span<const int64_t> counts) {
+  const CallHeader call = check_all_gather_v(*this, in, out, counts);
+  return start(call.text(), [&] {
+    const int64_t begin = std::accumulate(counts.begin(), counts.begin() + rank(), int64_t{0});
+    copy(out.slice(begin, in.count), in);
+    return grouped([&](const Issue& issue) {
+      int64_t at = 0;
+      for (int r = 0; r < size(); at += counts[r++])
+        if (counts[r]) issue(nccl_.broadcast(out.slice(at, counts[r]), r, comm_, stream_));
+    });
+  });
+}
+
+WorkHandle NcclCommunicator::reduce_scatter_async(ConstBufferView in, BufferView out, ReduceOp op) {
+  const CallHeader call = check_reduce_scatter(*this, in, out, op);
+  return start(call.text(), [&] { return nccl_.reduce_scatter(in, out, op, comm_, stream_); });
+}
+
+WorkHandle NcclCommunicator::reduce_scatter_v_async(ConstBufferView in, BufferView out,
+                                                    std::span<const int64_t> counts, ReduceOp op) {
+  const CallHeader call = check_reduce_scatter_v(*this, in, out, counts, op);
+  return start(call.text(), [&] {
+    return grouped([&](const Issue& issue) {
+      int64_t at = 0;
+      for (int r = 0; r < size(); at += counts[r++])
+        if (counts[r]) issue(nccl_.reduce(in.slice(at, counts[r]), out, op, r, comm_, stream_));
+    });
+  });
+}
+
+WorkHandle NcclCommunicator::all_to_all_v_async(ConstBufferView in, std::span<const int64_t> send_counts,
+                                                BufferView out, std::span<const int64_t> recv_counts) {
+  const CallHeader call = check_all_to_all_v(*this, in, send_counts, out, recv_counts);
+  return start(call.text(), [&] {
+    std::vector<Send> sends;
+    std::vector<Receive> receives;
+    int64_t from = 0, to = 0;
+    for (int r = 0; r < size(); from += send_counts[r], to += recv_counts[r], ++r) {
+      const ConstBufferView leaving = in.slice(from, send_counts[r]);
+      const BufferView arriving = out.slice(to, recv_counts[r]);
+      if (r == rank()) {
+        copy(arriving, leaving);
+        continue;
+      }
+      if (leaving.count) sends.push_back({r, leaving});
+      if (arriving.count) receives.push_back({r, arriving});
+    }
+    return exchange(sends, receives);
+  });
+}
+
+WorkHandle NcclCommunicator::send_recv_async(std::span<const Send> sends, std::span<const Receive> receives) {
+  const SendRecvCall call = check_send_recv(*this, sends, receives);
+  return start(call.text, [&] {
+    for (const OwnMessage& own : call.own) copy(own.to, own.from);
+    return exchange(sends, receives);
+  });
+}
+
+NcclResult NcclCommunicator::exchange(std::span<const Send> sends, std::span<const Receive> receives) {
+  return grouped([&](const Issue& issue) {
+    for (const Send& send : sends)
+      if (send.to != rank()) issue(nccl_.send(send.data, send.to, comm_, stream_));
+    for (const Receive& receive : receives)
+      if (receive.from != rank()) issue(nccl_.receive(receive.data, receive.from, comm_, stream_));
+  });
+}
+
+void NcclCommunicator::copy(BufferView to, ConstBufferView from) {
+  if (from.count && to.data != from.data) gpu_.copy(to.data, from.data, from.bytes(), stream_);
 }
 
 std::string nccl_version() {

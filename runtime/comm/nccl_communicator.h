@@ -48,15 +48,16 @@ class NcclCommunicator : public Communicator {
   Communicator& host() override { return host_; }
 
   void barrier() override;
-  void broadcast(BufferView data, int root) override;
-  void all_reduce(BufferView data, ReduceOp op) override;
-  void all_gather(ConstBufferView in, BufferView out) override;
-  void all_gather_v(ConstBufferView in, BufferView out, std::span<const int64_t> counts) override;
-  void reduce_scatter(ConstBufferView in, BufferView out, ReduceOp op) override;
-  void all_to_all_v(ConstBufferView in, std::span<const int64_t> send_counts, BufferView out,
-                    std::span<const int64_t> recv_counts) override;
-  WorkHandle all_reduce_async(BufferView data, ReduceOp op) override;
   WorkHandle broadcast_async(BufferView data, int root) override;
+  WorkHandle all_reduce_async(BufferView data, ReduceOp op) override;
+  WorkHandle all_gather_async(ConstBufferView in, BufferView out) override;
+  WorkHandle all_gather_v_async(ConstBufferView in, BufferView out, std::span<const int64_t> counts) override;
+  WorkHandle reduce_scatter_async(ConstBufferView in, BufferView out, ReduceOp op) override;
+  WorkHandle reduce_scatter_v_async(ConstBufferView in, BufferView out, std::span<const int64_t> counts,
+                                    ReduceOp op) override;
+  WorkHandle all_to_all_v_async(ConstBufferView in, std::span<const int64_t> send_counts, BufferView out,
+                                std::span<const int64_t> recv_counts) override;
+  WorkHandle send_recv_async(std::span<const Send> sends, std::span<const Receive> receives) override;
 
   void abort(const std::string& why) noexcept override;
   std::string abort_reason() const override;
@@ -68,10 +69,13 @@ class NcclCommunicator : public Communicator {
 
   void open();
   void release() noexcept;
-  /// Enqueues what `issue` calls, between the compute stream's past and (if `join`) its future.
-  std::shared_ptr<Flight> enqueue(const std::string& what, bool join,
-                                  const std::function<NcclResult()>& issue);
-  NcclResult grouped(const std::function<NcclResult()>& issue);
+  /// Enqueues what `issue` calls, after the compute stream's past.
+  std::shared_ptr<Flight> enqueue(const std::string& what, const std::function<NcclResult()>& issue);
+  WorkHandle start(const std::string& what, const std::function<NcclResult()>& issue);
+  using Issue = std::function<void(NcclResult)>;
+  NcclResult grouped(const std::function<void(const Issue&)>& calls);
+  NcclResult exchange(std::span<const Send> sends, std::span<const Receive> receives);
+  void copy(BufferView to, ConstBufferView from);
   void settle(NcclResult result, const std::string& what, std::unique_lock<std::mutex>& lock);
   void wait(Flight& flight);
   void watch();

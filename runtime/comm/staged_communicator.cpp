@@ -1,6 +1,7 @@
 #include "runtime/comm/staged_communicator.h"
 
 #include <algorithm>
+#include <deque>
 
 #include "runtime/base/error.h"
 #include "runtime/comm/collective_call.h"
@@ -45,27 +46,51 @@ class StagedCommunicator::Staging {
   Block block_{nullptr, 0};
 };
 
+// A host operation, the pinned memory that it works on, and where its results go.
 class StagedCommunicator::StagedWork : public Work {
  public:
-  StagedWork(BufferView data, std::unique_ptr<Staging> staging, WorkHandle work)
-      : data_(data), staging_(std::move(staging)), work_(std::move(work)) {}
+  explicit StagedWork(StagedCommunicator& owner) : owner_(owner) {}
   ~StagedWork() override {
     try {
       wait();
     } catch (const std::exception&) {  // whoever wants to know calls wait()
     }
   }
+
+  /// A copy of what the caller's compute stream leaves in `gpu`.
+  BufferView fetch(ConstBufferView gpu) {
+    const Staging& staging = staged_.emplace_back(owner_, gpu);
+    staging.fetch(gpu);
+    return staging.view();
+  }
+  /// What `gpu` becomes once the work has ended.
+  BufferView deliver_to(BufferView gpu) {
+    results_.push_back({&staged_.emplace_back(owner_, gpu), gpu});
+    return results_.back().staging->view();
+  }
+  BufferView fetch_and_deliver(BufferView gpu) {
+    const BufferView view = fetch(gpu);
+    results_.push_back({&staged_.back(), gpu});
+    return view;
+  }
+  void start(WorkHandle work) { work_ = std::move(work); }
+
   void wait() override {
     if (!work_) return;
     const WorkHandle work = std::move(work_);
     work->wait();
-    staging_->deliver(data_);
+    for (const Result& result : results_) result.staging->deliver(result.gpu);
   }
   bool done() override { return !work_ || work_->done(); }
 
  private:
-  BufferView data_;
-  std::unique_ptr<Staging> staging_;  // outlives work_, which uses it
+  struct Result {
+    const Staging* staging;
+    BufferView gpu;
+  };
+  StagedCommunicator& owner_;
+  std::deque<Staging> staged_;  // outlives work_, which uses it
+  std::vector<Result> results_;
   WorkHandle work_;
 };
 
@@ -86,61 +111,73 @@ void StagedCommunicator::barrier() {
   host_.barrier();
 }
 
-void StagedCommunicator::broadcast(BufferView data, int root) {
-  broadcast_async(data, root)->wait();
-}
-
-void StagedCommunicator::all_reduce(BufferView data, ReduceOp op) {
-  all_reduce_async(data, op)->wait();
-}
-
-void StagedCommunicator::all_gather(ConstBufferView in, BufferView out) {
-  check_all_gather(*this, in, out);
-  const Staging from(*this, in), to(*this, out);
-  from.fetch(in);
-  host_.all_gather(from.view(), to.view());
-  to.deliver(out);
-}
-
-void StagedCommunicator::all_gather_v(ConstBufferView in, BufferView out, std::span<const int64_t> counts) {
-  check_all_gather_v(*this, in, out, counts);
-  const Staging from(*this, in), to(*this, out);
-  from.fetch(in);
-  host_.all_gather_v(from.view(), to.view(), counts);
-  to.deliver(out);
-}
-
-void StagedCommunicator::reduce_scatter(ConstBufferView in, BufferView out, ReduceOp op) {
-  check_reduce_scatter(*this, in, out, op);
-  const Staging from(*this, in), to(*this, out);
-  from.fetch(in);
-  host_.reduce_scatter(from.view(), to.view(), op);
-  to.deliver(out);
-}
-
-void StagedCommunicator::all_to_all_v(ConstBufferView in, std::span<const int64_t> send_counts,
-                                      BufferView out, std::span<const int64_t> recv_counts) {
-  check_all_to_all_v(*this, in, send_counts, out, recv_counts);
-  const Staging from(*this, in), to(*this, out);
-  from.fetch(in);
-  host_.all_to_all_v(from.view(), send_counts, to.view(), recv_counts);
-  to.deliver(out);
+WorkHandle StagedCommunicator::broadcast_async(BufferView data, int root) {
+  check_broadcast(*this, data, root);
+  auto work = std::make_unique<StagedWork>(*this);
+  work->start(host_.broadcast_async(work->fetch_and_deliver(data), root));
+  return work;
 }
 
 WorkHandle StagedCommunicator::all_reduce_async(BufferView data, ReduceOp op) {
   check_all_reduce(*this, data, op);
-  auto staging = std::make_unique<Staging>(*this, data);
-  staging->fetch(data);
-  WorkHandle work = host_.all_reduce_async(staging->view(), op);
-  return std::make_unique<StagedWork>(data, std::move(staging), std::move(work));
+  auto work = std::make_unique<StagedWork>(*this);
+  work->start(host_.all_reduce_async(work->fetch_and_deliver(data), op));
+  return work;
 }
 
-WorkHandle StagedCommunicator::broadcast_async(BufferView data, int root) {
-  check_broadcast(*this, data, root);
-  auto staging = std::make_unique<Staging>(*this, data);
-  staging->fetch(data);
-  WorkHandle work = host_.broadcast_async(staging->view(), root);
-  return std::make_unique<StagedWork>(data, std::move(staging), std::move(work));
+WorkHandle StagedCommunicator::all_gather_async(ConstBufferView in, BufferView out) {
+  check_all_gather(*this, in, out);
+  auto work = std::make_unique<StagedWork>(*this);
+  const BufferView from = work->fetch(in), to = work->deliver_to(out);
+  work->start(host_.all_gather_async(from, to));
+  return work;
+}
+
+WorkHandle StagedCommunicator::all_gather_v_async(ConstBufferView in, BufferView out,
+                                                  std::span<const int64_t> counts) {
+  check_all_gather_v(*this, in, out, counts);
+  auto work = std::make_unique<StagedWork>(*this);
+  const BufferView from = work->fetch(in), to = work->deliver_to(out);
+  work->start(host_.all_gather_v_async(from, to, counts));
+  return work;
+}
+
+WorkHandle StagedCommunicator::reduce_scatter_async(ConstBufferView in, BufferView out, ReduceOp op) {
+  check_reduce_scatter(*this, in, out, op);
+  auto work = std::make_unique<StagedWork>(*this);
+  const BufferView from = work->fetch(in), to = work->deliver_to(out);
+  work->start(host_.reduce_scatter_async(from, to, op));
+  return work;
+}
+
+WorkHandle StagedCommunicator::reduce_scatter_v_async(ConstBufferView in, BufferView out,
+                                                      std::span<const int64_t> counts, ReduceOp op) {
+  check_reduce_scatter_v(*this, in, out, counts, op);
+  auto work = std::make_unique<StagedWork>(*this);
+  const BufferView from = work->fetch(in), to = work->deliver_to(out);
+  work->start(host_.reduce_scatter_v_async(from, to, counts, op));
+  return work;
+}
+
+WorkHandle StagedCommunicator::all_to_all_v_async(ConstBufferView in, std::span<const int64_t> send_counts,
+                                                  BufferView out, std::span<const int64_t> recv_counts) {
+  check_all_to_all_v(*this, in, send_counts, out, recv_counts);
+  auto work = std::make_unique<StagedWork>(*this);
+  const BufferView from = work->fetch(in), to = work->deliver_to(out);
+  work->start(host_.all_to_all_v_async(from, send_counts, to, recv_counts));
+  return work;
+}
+
+WorkHandle StagedCommunicator::send_recv_async(std::span<const Send> sends,
+                                               std::span<const Receive> receives) {
+  check_send_recv(*this, sends, receives);
+  auto work = std::make_unique<StagedWork>(*this);
+  std::vector<Send> leaving;
+  std::vector<Receive> arriving;
+  for (const Send& send : sends) leaving.push_back({send.to, work->fetch(send.data)});
+  for (const Receive& receive : receives) arriving.push_back({receive.from, work->deliver_to(receive.data)});
+  work->start(host_.send_recv_async(leaving, arriving));
+  return work;
 }
 
 }  // namespace trireme::comm

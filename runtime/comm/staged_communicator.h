@@ -26,15 +26,16 @@ class StagedCommunicator : public Communicator {
   Communicator& host() override { return host_; }
 
   void barrier() override;
-  void broadcast(BufferView data, int root) override;
-  void all_reduce(BufferView data, ReduceOp op) override;
-  void all_gather(ConstBufferView in, BufferView out) override;
-  void all_gather_v(ConstBufferView in, BufferView out, std::span<const int64_t> counts) override;
-  void reduce_scatter(ConstBufferView in, BufferView out, ReduceOp op) override;
-  void all_to_all_v(ConstBufferView in, std::span<const int64_t> send_counts, BufferView out,
-                    std::span<const int64_t> recv_counts) override;
-  WorkHandle all_reduce_async(BufferView data, ReduceOp op) override;
   WorkHandle broadcast_async(BufferView data, int root) override;
+  WorkHandle all_reduce_async(BufferView data, ReduceOp op) override;
+  WorkHandle all_gather_async(ConstBufferView in, BufferView out) override;
+  WorkHandle all_gather_v_async(ConstBufferView in, BufferView out, std::span<const int64_t> counts) override;
+  WorkHandle reduce_scatter_async(ConstBufferView in, BufferView out, ReduceOp op) override;
+  WorkHandle reduce_scatter_v_async(ConstBufferView in, BufferView out, std::span<const int64_t> counts,
+                                    ReduceOp op) override;
+  WorkHandle all_to_all_v_async(ConstBufferView in, std::span<const int64_t> send_counts, BufferView out,
+                                std::span<const int64_t> recv_counts) override;
+  WorkHandle send_recv_async(std::span<const Send> sends, std::span<const Receive> receives) override;
 
   void abort(const std::string& why) noexcept override { host_.abort(why); }
   std::string abort_reason() const override { return host_.abort_reason(); }

@@ -1,6 +1,6 @@
 #include "runtime/comm/local_communicator.h"
 
-#include "tests/runtime/comm/conformance.h"
+#include "tests/runtime/comm/conformance_suite.h"
 
 namespace trireme::comm::conformance {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/comm/mpi_communicator.h"
-#include "tests/runtime/comm/conformance.h"
+#include "tests/runtime/comm/conformance_suite.h"
 
 namespace trireme::comm::conformance {
 

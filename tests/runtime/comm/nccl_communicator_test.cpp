@@ -3,7 +3,7 @@
 
 #include "runtime/comm/local_communicator.h"
 #include "runtime/comm/staged_communicator.h"
-#include "tests/runtime/comm/conformance.h"
+#include "tests/runtime/comm/conformance_suite.h"
 #include "tests/runtime/comm/nccl_double.h"
 
 namespace trireme::comm::conformance {

@@ -268,6 +268,18 @@ NcclResult NcclDouble::reduce_scatter(ConstBufferView in, BufferView out, Reduce
   return submit(handle, stream, [=] { comm->member().reduce_scatter(on_host(in), on_host(out), op); });
 }
 
+NcclResult NcclDouble::reduce(ConstBufferView in, BufferView out, ReduceOp op, int root, NcclHandle handle,
+                              GpuStream stream) {
+  Comm* comm = static_cast<Comm*>(handle);
+  return submit(handle, stream, [=] {
+    Communicator& member = comm->member();
+    std::vector<int64_t> counts(member.size());
+    counts[root] = in.count;
+    const BufferView part = comm->rank == root ? on_host(out) : BufferView{nullptr, 0, out.dtype};
+    member.reduce_scatter_v(on_host(in), part, counts, op);
+  });
+}
+
 NcclResult NcclDouble::send(ConstBufferView data, int to, NcclHandle handle, GpuStream stream) {
   Comm* comm = static_cast<Comm*>(handle);
   auto parcel = std::make_shared<std::shared_ptr<Fabric::Parcel>>();

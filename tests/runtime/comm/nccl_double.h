@@ -32,6 +32,8 @@ class NcclDouble : public NcclCalls {
   NcclResult all_gather(ConstBufferView in, BufferView out, NcclHandle comm, GpuStream stream) override;
   NcclResult reduce_scatter(ConstBufferView in, BufferView out, ReduceOp op, NcclHandle comm,
                             GpuStream stream) override;
+  NcclResult reduce(ConstBufferView in, BufferView out, ReduceOp op, int root, NcclHandle comm,
+                    GpuStream stream) override;
   NcclResult send(ConstBufferView data, int to, NcclHandle comm, GpuStream stream) override;
   NcclResult receive(BufferView data, int from, NcclHandle comm, GpuStream stream) override;
   NcclResult group_start() override;
