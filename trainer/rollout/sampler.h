@@ -4,6 +4,7 @@
 // Legend: V vocab_size.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -35,32 +36,37 @@ class Sampler {
   SampledToken draw(double uniform) const;
 
  private:
+  static constexpr int64_t kChunk = 64;
   struct Candidate {
     float logit;
     int32_t token;
-    double weight;
+    float weight;
   };
+  struct Chunk {
+    const float* logits;  // [kChunk]; -inf past the vocabulary's end
+    float* weights;       // [kChunk]; 0 there
+  };
+  struct Intervals;
+  Chunk chunk_at(size_t chunk);
   void weigh();
   float kth_largest(int64_t k);
-  template <typename Take>
-  void visit(float least, double lightest, Take&& take) const;
+  int64_t rule_out(float least, float lightest);
   void keep_most_likely(const SamplingConfig& sampling);
-  void keep_nucleus(double wanted);
+  void keep_nucleus(double share, int64_t count);
+  void keep_above(const Intervals& intervals, int32_t last);
   int32_t choose(double uniform) const;
-  int32_t choose_candidate(double uniform) const;
 
   int64_t vocab_size_;
-  const float* logits_ = nullptr;  // divided by the temperature
+  const float* logits_ = nullptr;            // divided by the temperature
+  std::array<float, kChunk> last_logits_{};  // of the last chunk
   bool greedy_ = false;
-  bool filtered_ = false;  // candidates_ is what min-p, top-k and top-p left
   float max_logit_ = 0, log_sum_exp_ = 0, entropy_ = 0;
-  double total_ = 0;                   // of weights_
-  std::vector<float> weights_;         // [V, padded] exp(logit - max)
-  std::vector<double> chunk_totals_;   // of weights_, chunk by chunk
-  std::vector<Candidate> candidates_;  // in order of ids
-  double candidates_total_ = 0;
+  double total_ = 0;  // of weights_
+  std::vector<float>
+      weights_;  // [V, padded] exp(logit - max); 0 of what is ruled out, but in chunks of total 0
+  std::vector<double> chunk_totals_;           // of weights_, chunk by chunk
   std::vector<float> chunk_maxima_, largest_;  // of top-k
-  std::vector<Candidate> near_;                // scratch of top-p
+  std::vector<Candidate> near_;                // of top-p: those among which the nucleus ends
 };
 
 }  // namespace trireme::rollout
