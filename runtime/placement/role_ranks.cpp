@@ -82,6 +82,20 @@ std::vector<int> parse_ranks(const std::string& text, int num_ranks, const std::
   return ranks;
 }
 
+int RoleRanks::TensorParallelSizes::of(Role role) const {
+  switch (role) {
+    case Role::actor:
+      return actor;
+    case Role::critic:
+      return critic;
+    case Role::reference:
+      return reference;
+    case Role::rollout:
+      break;
+  }
+  return rollout;
+}
+
 const std::vector<int>& RoleRanks::of(Role role) const {
   switch (role) {
     case Role::actor:

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/placement/mesh.h"
+
 namespace trireme::placement {
 
 enum class Role { actor, critic, reference, rollout };
@@ -18,7 +20,15 @@ std::vector<int> parse_ranks(const std::string& text, int num_ranks, const std::
 struct RoleRanks {
   std::vector<int> actor, critic, reference, rollout;  // empty: the role does not exist in this run
 
+  /// How many ranks hold one replica of a role's model together.
+  struct TensorParallelSizes {
+    int actor = 1, critic = 1, reference = 1, rollout = 1;
+    int of(Role role) const;
+  } tp;
+
   const std::vector<int>& of(Role role) const;
+  /// Throws internal unless tp divides the role's ranks.
+  Mesh mesh(Role role) const { return Mesh::of(of(role), tp.of(role)); }
   bool has(Role role, int rank) const;
   /// All roles on the same ranks.
   bool colocated() const;

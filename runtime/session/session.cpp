@@ -7,6 +7,7 @@
 #include <atomic>
 #include <exception>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "runtime/base/error.h"
@@ -61,22 +62,36 @@ struct Session::State {
   std::vector<std::unique_ptr<comm::Communicator>> opened;
   std::vector<comm::NcclCommunicator*> to_close;
   comm::Communicator* world = nullptr;
-  std::array<comm::Communicator*, placement::kRoles.size()> groups{};
+  struct RoleGroups {
+    comm::Communicator *all = nullptr, *tp = nullptr, *dp = nullptr;
+  };
+  std::array<RoleGroups, placement::kRoles.size()> groups{};
+  std::map<std::vector<int>, comm::Communicator*> by_ranks;
 
   comm::Communicator* open_host(const std::string& name, const std::vector<int>& ranks) {
     if (mpi) return opened.emplace_back(std::make_unique<comm::MpiCommunicator>(*mpi, name, ranks)).get();
     return &alone.emplace_back(std::make_unique<comm::LocalWorld>(1, name))->communicator(0);
   }
 
-  // Every rank opens the groups that it is in, in the order of kRoles: no two wait for each other.
+  // Every rank opens the groups that it is in, role by role and in each role in one order: no two wait for
+  // each other. Groups of the same ranks are one.
   void open_groups(comm::Device device) {
     for (size_t i = 0; i < placement::kRoles.size(); ++i) {
-      const std::vector<int>& ranks = roles.of(placement::kRoles[i]);
-      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) continue;
-      for (size_t earlier = 0; earlier < i && !groups[i]; ++earlier)
-        if (roles.of(placement::kRoles[earlier]) == ranks) groups[i] = groups[earlier];
-      if (!groups[i]) groups[i] = open_group(name_of(roles, ranks), ranks, device);
+      const placement::Role role = placement::kRoles[i];
+      const placement::Mesh mesh = roles.mesh(role);
+      const auto place = mesh.find(rank);
+      if (!place) continue;
+      const std::string name = name_of(roles, mesh.ranks);
+      groups[i].all = group_of(name, mesh.ranks, device);
+      groups[i].tp = group_of(name + ".tp", mesh.replica(place->d), device);
+      groups[i].dp = group_of(name + ".dp", mesh.part(place->t), device);
     }
+  }
+
+  comm::Communicator* group_of(const std::string& name, const std::vector<int>& ranks, comm::Device device) {
+    comm::Communicator*& group = by_ranks[ranks];
+    if (!group) group = open_group(name, ranks, device);
+    return group;
   }
 
   comm::Communicator* open_group(const std::string& name, const std::vector<int>& ranks,
@@ -170,17 +185,31 @@ comm::Communicator& Session::world() {
   return *state_->world;
 }
 
+placement::Mesh::Coordinates Session::place_in(placement::Role role) const {
+  const auto place = state_->roles.mesh(role).find(state_->rank);
+  TRIREME_CHECK(place, "rank {} is not one of the {}'s", state_->rank, to_string(role));
+  return *place;
+}
+
 comm::Communicator& Session::group(placement::Role role) {
-  comm::Communicator* group = state_->groups[static_cast<size_t>(role)];
-  TRIREME_CHECK(group, "rank {} is not one of the {}'s", state_->rank, to_string(role));
-  return *group;
+  place_in(role);
+  return *state_->groups[static_cast<size_t>(role)].all;
+}
+
+comm::Communicator& Session::tp(placement::Role role) {
+  place_in(role);
+  return *state_->groups[static_cast<size_t>(role)].tp;
+}
+
+comm::Communicator& Session::dp(placement::Role role) {
+  place_in(role);
+  return *state_->groups[static_cast<size_t>(role)].dp;
 }
 
 void Session::abort(const std::string& why) noexcept {
   state_->aborted = true;
   state_->world->abort(why);
-  for (comm::Communicator* group : state_->groups)
-    if (group) group->abort(why);
+  for (const auto& [ranks, group] : state_->by_ranks) group->abort(why);
 }
 
 std::string versions() {

@@ -40,6 +40,12 @@ class Session {
   /// This role's ranks; throws internal if this rank is not one of them.
   /// Roles on the same ranks share one communicator, named after all of them ("actor+rollout").
   comm::Communicator& group(placement::Role role);
+  /// The ranks that hold this rank's replica of the role's model with it (tp), and those that hold the same
+  /// part of every replica (dp). Likewise.
+  comm::Communicator& tp(placement::Role role);
+  comm::Communicator& dp(placement::Role role);
+  /// Of a rank that has the role.
+  placement::Mesh::Coordinates place_in(placement::Role role) const;
 
   /// Any thread; local: all operations on this rank end in peer_failed, and the other ranks are told, as far
   /// as they can be reached. For a rank that failed where others wait for it.

@@ -22,6 +22,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/comm/buffer_view.h"
+#include "runtime/placement/mesh.h"
 #include "runtime/tensors/box.h"
 
 namespace trireme::tensors {
@@ -53,13 +54,7 @@ struct Split {
   Fit fit = Fit::exact;
 };
 
-/// Ranks of the world by their coordinates. tp is the inner axis: its ranks are neighbours.
-struct Mesh {
-  int dp = 1, tp = 1;
-  std::vector<int> ranks;  // (d, t) is ranks[d * tp + t]
-
-  int rank(int d, int t) const { return ranks[static_cast<size_t>(d) * tp + t]; }
-};
+using placement::Mesh;
 
 struct Layout {
   std::string role;  // for messages

@@ -28,17 +28,25 @@ at::Tensor borrow(const std::vector<T>& values, at::ScalarType dtype) {
 }  // namespace
 
 Decoder::Decoder(const DecoderShape& shape, ParameterSet& parameters, at::ScalarType compute_dtype,
-                 bool packed)
+                 bool packed, TensorParallel tp)
     : shape_(shape),
       parameters_(parameters),
       compute_dtype_(compute_dtype),
-      dims_{shape.num_attention_heads, shape.num_key_value_heads, shape.head_dim},
+      tp_(tp),
+      dims_{shape.num_attention_heads / tp.size(),
+            std::max<int64_t>(1, shape.num_key_value_heads / tp.size()), shape.head_dim},
       rope_(shape) {
-  compute_flat_ = compute_dtype == parameters.dtype()
-                      ? parameters.flat()
-                      : at::empty_like(parameters.flat(), parameters.flat().options().dtype(compute_dtype));
+  TRIREME_CHECK(parameters.is_flat() || compute_dtype == parameters.dtype(),
+                "a set in blocks is computed with in its own type");
+  if (compute_dtype != parameters.dtype())
+    compute_flat_ = at::empty_like(parameters.flat(), parameters.flat().options().dtype(compute_dtype));
+  for (int t = 0; t < tp.size(); ++t) {
+    vocabulary_pieces_.push_back(parameter_specs(shape, tp.size(), t).front().shape[0]);
+    if (t < tp.rank()) first_token_ += vocabulary_pieces_.back();
+  }
   const int64_t hidden = shape.hidden_size, q_width = dims_.heads * dims_.head_dim;
-  embedding_ = weight_at("model.embed_tokens.weight", shape.vocab_size, hidden);
+  const int64_t tokens = vocabulary_pieces_[tp.rank()], mlp = shape.intermediate_size / tp.size();
+  embedding_ = weight_at("model.embed_tokens.weight", tokens, hidden);
   for (int64_t i = 0; i < shape.num_hidden_layers; ++i) {
     const std::string prefix = fmt::format("model.layers.{}.", i);
     Layer& layer = layers_.emplace_back();
@@ -53,27 +61,30 @@ Decoder::Decoder(const DecoderShape& shape, ParameterSet& parameters, at::Scalar
     if (shape.attention_output_bias)
       layer.attention_output_bias = weight_at(prefix + "self_attn.o_proj.bias", hidden, 0);
     layer.mlp_norm = weight_at(prefix + "post_attention_layernorm.weight", hidden, 0);
-    layer.gate_up = weight_at(prefix + "mlp.gate_proj.weight", 2 * shape.intermediate_size, hidden);
-    layer.down = weight_at(prefix + "mlp.down_proj.weight", hidden, shape.intermediate_size);
+    layer.gate_up = weight_at(prefix + "mlp.gate_proj.weight", 2 * mlp, hidden);
+    layer.down = weight_at(prefix + "mlp.down_proj.weight", hidden, mlp);
   }
   final_norm_ = weight_at("model.norm.weight", hidden, 0);
-  head_ = shape.tie_word_embeddings ? embedding_ : weight_at("lm_head.weight", shape.vocab_size, hidden);
+  head_ = shape.tie_word_embeddings ? embedding_ : weight_at("lm_head.weight", tokens, hidden);
   if (device() == at::kCPU)
     for (Weight* matrix : matrices())
       if (packed || matrix == &head_) matrix->packed = make_packed(matrix->value);
   refresh();
 }
 
-// The matrix (or vector, where columns is 0) that begins at parameter `first` of the flat buffer.
+// The matrix (or vector, where columns is 0) that begins at parameter `first`.
 Weight Decoder::weight_at(const std::string& first, int64_t rows, int64_t columns) {
-  const int64_t offset = parameters_.offset(parameters_.index_of(first));
-  const auto view = [&](const at::Tensor& flat) {
-    const at::Tensor part = flat.narrow(0, offset, rows * std::max<int64_t>(columns, 1));
+  const size_t index = parameters_.index_of(first);
+  const int block = parameters_.spec(index).block;
+  const int64_t offset = parameters_.offset(index), begin = parameters_.block_begin(block);
+  const auto view = [&](const at::Tensor& values, int64_t at) {
+    const at::Tensor part = values.narrow(0, at, rows * std::max<int64_t>(columns, 1));
     return columns == 0 ? part : part.view({rows, columns});
   };
   Weight weight;
-  weight.value = view(compute_flat_);
-  if (parameters_.has_gradients()) weight.gradient = view(parameters_.flat_gradient());
+  weight.value =
+      compute_flat_.defined() ? view(compute_flat_, offset) : view(parameters_.block(block), offset - begin);
+  if (parameters_.has_gradients()) weight.gradient = view(parameters_.block_gradient(block), offset - begin);
   return weight;
 }
 
@@ -86,7 +97,7 @@ std::vector<Weight*> Decoder::matrices() {
 }
 
 void Decoder::refresh() {
-  if (compute_dtype_ != parameters_.dtype()) compute_flat_.copy_(parameters_.flat());
+  if (compute_flat_.defined()) compute_flat_.copy_(parameters_.flat());
   for (Weight* matrix : matrices())
     if (matrix->packed) pack(matrix->value, *matrix->packed);
 }
@@ -104,7 +115,7 @@ BatchPlan Decoder::plan_of(const ForwardBatch& batch, bool paged) const {
   }
   BatchPlan plan;
   plan.batch = &batch;
-  if (device::computes(compute_flat_)) {
+  if (device::computes(embedding_.value)) {
     const auto group = static_cast<int32_t>(dims_.heads / dims_.kv_heads);
     DeviceBatch on_device =
         upload(batch, group, {paged ? kPartialRows : 0, dims_.kv_heads * (dims_.head_dim + 2)}, device());
@@ -119,16 +130,51 @@ BatchPlan Decoder::plan_of(const ForwardBatch& batch, bool paged) const {
   return plan;
 }
 
+at::Tensor Decoder::all_rows(const at::Tensor& rows, const BatchPlan& plan, bool paged) const {
+  return tp_.is_split() && !paged ? gather_rows(rows, tp_, plan.tokens_T.size(0)) : rows;
+}
+
+at::Tensor Decoder::sum_of_parts(const at::Tensor& part, bool paged) const {
+  if (!tp_.is_split()) return part;
+  return paged ? sum_over_ranks(part, tp_) : scatter_sum(part, tp_);
+}
+
 at::Tensor Decoder::block(const Layer& layer, const BatchPlan& plan, LayerKv* kv, at::Tensor residual) const {
-  at::Tensor qkv =
-      linear(rms_norm(residual, layer.input_norm, shape_.rms_norm_eps), layer.qkv, &layer.qkv_bias);
-  if (shape_.qk_norm) qkv = qk_norm(qkv, layer.q_norm, layer.k_norm, dims_, shape_.rms_norm_eps);
+  const double eps = shape_.rms_norm_eps;
+  const at::Tensor rows = all_rows(rms_norm(residual, layer.input_norm, eps), plan, kv);
+  at::Tensor qkv = linear(rows, layer.qkv, &layer.qkv_bias);
+  if (shape_.qk_norm) qkv = qk_norm(qkv, layer.q_norm, layer.k_norm, dims_, eps);
   const at::Tensor attended =
       kv ? attention_paged(qkv, dims_, plan, *kv) : attention_packed(qkv, dims_, plan);
-  const at::Tensor normed =
-      add_rms_norm(residual, linear(attended, layer.attention_output, &layer.attention_output_bias),
-                   layer.mlp_norm, shape_.rms_norm_eps);
-  return residual + linear(silu_mul(linear(normed, layer.gate_up, nullptr)), layer.down, nullptr);
+  // A bias belongs to the sum, not to each of its parts.
+  const Weight* bias = tp_.is_split() ? nullptr : &layer.attention_output_bias;
+  at::Tensor output = sum_of_parts(linear(attended, layer.attention_output, bias), kv);
+  if (tp_.is_split() && layer.attention_output_bias.value.defined())
+    output = add_bias(output, layer.attention_output_bias);
+  const at::Tensor normed = add_rms_norm(residual, output, layer.mlp_norm, eps);
+  const at::Tensor inner = silu_mul(linear(all_rows(normed, plan, kv), layer.gate_up, nullptr));
+  return residual + sum_of_parts(linear(inner, layer.down, nullptr), kv);
+}
+
+// The block while its weights are there.
+at::Tensor Decoder::block_between(int64_t index, const BatchPlan& plan, LayerKv* kv, at::Tensor residual,
+                                  bool train) const {
+  const Layer& layer = layers_[index];
+  const int number = static_cast<int>(index) + 1;
+  if (residency_) {
+    residency_->before_forward(number);
+    if (train) residual = on_the_way_back(residual, [this, number] { residency_->after_backward(number); });
+  }
+  if (train && recompute_blocks_)  // the graph keeps a copy of the plan
+    residual = recomputed(
+        [this, &layer, plan](const at::Tensor& x) { return block(layer, plan, nullptr, x); }, residual);
+  else
+    residual = block(layer, plan, kv, residual);
+  if (residency_) {
+    residency_->after_forward(number);
+    if (train) residual = on_the_way_back(residual, [this, number] { residency_->before_backward(number); });
+  }
+  return residual;
 }
 
 at::Tensor Decoder::rope_on_device(int64_t positions) const {
@@ -136,16 +182,12 @@ at::Tensor Decoder::rope_on_device(int64_t positions) const {
 }
 
 at::Tensor Decoder::forward(const BatchPlan& plan, KvSlots* kv, bool train) const {
-  at::Tensor residual = embedding(embedding_, plan, train);
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    const Layer& layer = layers_[i];
-    if (train && recompute_blocks_)  // the graph keeps a copy of the plan
-      residual = recomputed(
-          [this, &layer, plan](const at::Tensor& x) { return block(layer, plan, nullptr, x); }, residual);
-    else
-      residual = block(layer, plan, kv ? &(*kv)[i] : nullptr, residual);
-  }
-  return rms_norm(residual, final_norm_, shape_.rms_norm_eps);
+  at::Tensor residual = tp_.is_split()
+                            ? sum_of_parts(embedding_part(embedding_, first_token_, plan, train), kv)
+                            : embedding(embedding_, plan, train);
+  for (size_t i = 0; i < layers_.size(); ++i)
+    residual = block_between(static_cast<int64_t>(i), plan, kv ? &(*kv)[i] : nullptr, residual, train);
+  return all_rows(rms_norm(residual, final_norm_, shape_.rms_norm_eps), plan, kv);
 }
 
 at::Tensor Decoder::forward_paged(const ForwardBatch& batch, KvSlots& kv) const {
@@ -173,14 +215,16 @@ at::Tensor Decoder::logits(const at::Tensor& hidden, std::span<const int32_t> ro
 
 at::Tensor Decoder::logits(const at::Tensor& hidden) const {
   const at::NoGradGuard no_gradients;
-  return head_.times(hidden, nullptr, at::kFloat);
+  const at::Tensor mine = head_.times(hidden, nullptr, at::kFloat);
+  return tp_.is_split() ? gather_columns(mine, tp_, vocabulary_pieces_) : mine;
 }
 
 LogProbs Decoder::token_log_probs(const at::Tensor& hidden, std::span<const int32_t> rows,
                                   std::span<const int32_t> tokens, double temperature,
                                   bool entropy_gradient) const {
   return models::token_log_probs(hidden, head_, rows, tokens, temperature, entropy_gradient,
-                                 log_prob_chunk_rows(shape_.vocab_size));
+                                 log_prob_chunk_rows(shape_.vocab_size),
+                                 {tp_.is_split() ? tp_.group : nullptr, first_token_});
 }
 
 KvSlots Decoder::make_kv_slots(int64_t num_slots) const {

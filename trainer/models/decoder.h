@@ -18,22 +18,39 @@
 #include "trainer/models/ops.h"
 #include "trainer/models/parameter_set.h"
 #include "trainer/models/rope_table.h"
+#include "trainer/models/tensor_parallel.h"
 
 namespace trireme::models {
+
+/// Brings blocks of weights (ParameterSpec::block) that a rank does not always hold, and takes them away.
+/// Training calls it layer by layer, in the order of the forward pass and backwards.
+class BlockResidency {
+ public:
+  virtual ~BlockResidency() = default;
+  virtual void before_forward(int block) = 0;
+  virtual void after_forward(int block) = 0;
+  virtual void before_backward(int block) = 0;  // its gradient is added to from here on
+  virtual void after_backward(int block) = 0;   // and is whole, as far as this pass goes
+};
 
 class Decoder {
  public:
   /// Borrows `parameters`, which must outlive it. Trains only if the set has gradients by now.
   /// On the CPU a row has the same bits in any batch. `packed` holds each matrix once more, so that
   /// generation is fast; without it only the head is held so, and layers are packed as they are used: for
-  /// what reads a model a few times, many rows at a time.
+  /// what reads a model a few times, many rows at a time. Where `tp` splits the model, `parameters` are this
+  /// rank's slices, and forwards, logits and log-probabilities are collective over its group, whose ranks
+  /// compute the same batch. A set in blocks must be of the compute dtype.
   Decoder(const DecoderShape& shape, ParameterSet& parameters, at::ScalarType compute_dtype,
-          bool packed = true);
+          bool packed = true, TensorParallel tp = {});
   // Graphs keep the addresses of its weights.
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
-  const DecoderShape& shape() const { return shape_; }
+  const DecoderShape& shape() const { return shape_; }  // of the whole model
+  const TensorParallel& tensor_parallel() const { return tp_; }
+  /// How many tokens of the vocabulary each tp rank has.
+  const std::vector<int64_t>& vocabulary_pieces() const { return vocabulary_pieces_; }
   const ParameterSet& parameters() const { return parameters_; }
   at::ScalarType compute_dtype() const { return compute_dtype_; }
   at::Device device() const { return parameters_.device(); }
@@ -41,9 +58,11 @@ class Decoder {
   /// From now on training keeps only each block's input, and the backward pass computes the block again: less
   /// memory, up to a third more time, the same bits. Off at first.
   void recompute_blocks(bool on) { recompute_blocks_ = on; }
+  /// From now on layers' weights are there only between its calls. Borrowed; null: always.
+  void set_residency(BlockResidency* residency) { residency_ = residency; }
 
   /// Takes the parameters' present values into the compute copy, where that is another buffer, and on the CPU
-  /// into the packed matrices. Call after every change of the parameters.
+  /// into the packed matrices. Call after every change of the parameters. Local.
   void refresh();
 
   /// Whether a row's bits depend on its own history alone: not on the batch, nor on whether it is computed in
@@ -88,16 +107,25 @@ class Decoder {
   BatchPlan plan_of(const ForwardBatch& batch, bool paged) const;
   at::Tensor forward(const BatchPlan& plan, KvSlots* kv, bool train) const;
   at::Tensor block(const Layer& layer, const BatchPlan& plan, LayerKv* kv, at::Tensor residual) const;
+  at::Tensor block_between(int64_t layer, const BatchPlan& plan, LayerKv* kv, at::Tensor residual,
+                           bool train) const;
+  // Rows as a product takes them, and what the parts of a product over all ranks come to.
+  at::Tensor all_rows(const at::Tensor& rows, const BatchPlan& plan, bool paged) const;
+  at::Tensor sum_of_parts(const at::Tensor& part, bool paged) const;
 
   DecoderShape shape_;
   ParameterSet& parameters_;
   at::ScalarType compute_dtype_;
   at::Tensor compute_flat_;  // the set's own buffer where its dtype is compute_dtype
-  AttentionDims dims_;
+  TensorParallel tp_;
+  std::vector<int64_t> vocabulary_pieces_;
+  int64_t first_token_ = 0;  // of this rank's piece
+  AttentionDims dims_;       // of this rank's heads
   RopeTable rope_;
   Weight embedding_, final_norm_, head_;
   std::vector<Layer> layers_;
   bool recompute_blocks_ = false;
+  BlockResidency* residency_ = nullptr;
 };
 
 }  // namespace trireme::models

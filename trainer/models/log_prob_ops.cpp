@@ -8,6 +8,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
@@ -19,6 +20,8 @@
 #include "trainer/models/ops.h"
 #include "trainer/models/packed_linear.h"
 #include "trainer/models/row_blocks.h"
+#include "trainer/models/softmax_merge.h"
+#include "trainer/models/tensor_view.h"
 #include "trainer/models/weight_gradient.h"
 
 namespace trireme::models {
@@ -76,6 +79,31 @@ Softmax softmax_of(const at::Tensor& hidden, const Weight& head, double temperat
   return result;
 }
 
+// What pieces of the vocabulary say of each row and of the chosen tokens, brought together: lse and entropy
+// [R], and chosen [N] in their places. `mine` says of each pair whether its token is in this piece.
+void merge_pieces(const VocabularyPiece& piece, at::Tensor& lse, at::Tensor& entropy, at::Tensor& chosen_N,
+                  const at::Tensor& mine_N) {
+  const int64_t rows = lse.size(0), pairs = chosen_N.size(0), words = 2 * rows + pairs;
+  const at::Tensor said = at::cat({lse, entropy, chosen_N.masked_fill(mine_N.logical_not(), 0)});
+  const at::Tensor all = at::empty({piece.group->size(), words}, said.options());
+  piece.group->all_gather(view_of(said), view_of(all));
+  const at::Tensor host = all.cpu(), stats = at::empty({2, rows}, at::kFloat);
+  const auto* from = host.const_data_ptr<float>();
+  auto* to = stats.mutable_data_ptr<float>();
+  std::vector<RowStats> of_row(static_cast<size_t>(piece.group->size()));
+  for (int64_t r = 0; r < rows; ++r) {
+    for (size_t p = 0; p < of_row.size(); ++p)
+      of_row[p] = {from[static_cast<int64_t>(p) * words + r],
+                   from[static_cast<int64_t>(p) * words + rows + r]};
+    const RowStats row = merged(of_row);
+    to[r] = row.lse;
+    to[rows + r] = row.entropy;
+  }
+  lse.copy_(stats[0]);
+  entropy.copy_(stats[1]);
+  chosen_N.copy_(all.narrow(1, 2 * rows, pairs).sum(0));  // all but one are zeros
+}
+
 // Each row's (token, gradient) pairs, tokens ascending.
 class PairsOfRows {
  public:
@@ -113,9 +141,14 @@ class PairsOfRows {
 struct LogProbFunction : Function<LogProbFunction> {
   // -> {log_probs_N, entropy_N}
   static variable_list forward(AutogradContext* ctx, const at::Tensor& hidden, const Weight* head,
-                               const RowIndex& index, const at::Tensor& tokens_N, double temperature,
-                               bool entropy_gradient, int64_t chunk_rows) {
+                               const RowIndex& index, const at::Tensor& all_tokens_N, double temperature,
+                               bool entropy_gradient, int64_t chunk_rows, const VocabularyPiece& piece) {
     const at::Device device = hidden.device();
+    // From here on tokens are counted from the piece's first; those of other pieces are outside its words.
+    const at::Tensor tokens_N = all_tokens_N - piece.first;
+    const int64_t words = head->value.size(0);
+    const at::Tensor mine_N = tokens_N.ge(0).logical_and(tokens_N.lt(words));
+    const at::Tensor safe_N = tokens_N.clamp(0, words - 1);
     const at::Tensor rows = int64_tensor(index.distinct, device);
     const at::Tensor place_N = int64_tensor(index.place, device);
     const auto floats = at::TensorOptions().dtype(at::kFloat).device(device);
@@ -137,9 +170,10 @@ struct LogProbFunction : Function<LogProbFunction> {
       while (pair < sorted_place.size(0) && sorted[pair] < begin + length) ++pair;
       const at::Tensor pairs = order.narrow(0, first, pair - first);
       const at::Tensor flat =
-          (place_N.index_select(0, pairs) - begin) * softmax.scaled.size(1) + tokens_N.index_select(0, pairs);
+          (place_N.index_select(0, pairs) - begin) * words + safe_N.index_select(0, pairs);
       chosen_N.index_copy_(0, pairs, softmax.scaled.view({-1}).index_select(0, flat));
     }
+    if (piece.group) merge_pieces(piece, lse, entropy, chosen_N, mine_N);
     ctx->saved_data["head"] = reinterpret_cast<int64_t>(head);
     ctx->saved_data["temperature"] = temperature;
     ctx->saved_data["entropy_gradient"] = entropy_gradient;
@@ -217,7 +251,11 @@ struct LogProbFunction : Function<LogProbFunction> {
               at::Tensor(),
               at::Tensor(),
               at::Tensor(),
+              at::Tensor(),
               at::Tensor()};
+    const int64_t words = head->value.size(0);
+    const at::Tensor safe_N = tokens_N.clamp(0, words - 1);
+    const at::Tensor here_N = grad_N.masked_fill(tokens_N.lt(0).logical_or(tokens_N.ge(words)), 0);
     const at::Tensor sorted_place = place_N.index_select(0, order).cpu();
     const int64_t* sorted = sorted_place.const_data_ptr<int64_t>();
     at::Tensor grad_hidden = at::zeros_like(hidden);
@@ -242,14 +280,15 @@ struct LogProbFunction : Function<LogProbFunction> {
       while (pair < sorted_place.size(0) && sorted[pair] < begin + length) ++pair;
       const at::Tensor pairs = order.narrow(0, first, pair - first);
       const at::Tensor flat =
-          (place_N.index_select(0, pairs) - begin) * grad_logits.size(1) + tokens_N.index_select(0, pairs);
-      grad_logits.view({-1}).index_add_(0, flat, grad_N.index_select(0, pairs));
+          (place_N.index_select(0, pairs) - begin) * words + safe_N.index_select(0, pairs);
+      grad_logits.view({-1}).index_add_(0, flat, here_N.index_select(0, pairs));
       grad_logits.mul_(1.0 / temperature);
       const at::Tensor narrow = grad_logits.to(hidden.scalar_type());
       head->accumulate(narrow, hidden_chunk);
       grad_hidden.index_copy_(0, chunk, head->back(narrow));
     }
-    return {grad_hidden, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    return {grad_hidden,  at::Tensor(), at::Tensor(), at::Tensor(),
+            at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -261,13 +300,16 @@ int64_t log_prob_chunk_rows(int64_t vocab_size) {
 
 LogProbs token_log_probs(const at::Tensor& hidden, const Weight& head, std::span<const int32_t> rows,
                          std::span<const int32_t> tokens, double temperature, bool entropy_gradient,
-                         int64_t chunk_rows) {
+                         int64_t chunk_rows, const VocabularyPiece& piece) {
   TRIREME_CHECK(rows.size() == tokens.size(), "{} rows but {} tokens", rows.size(), tokens.size());
   TRIREME_CHECK(temperature > 0, "temperature {} must be positive", temperature);
+  for (const int32_t token : tokens)
+    TRIREME_CHECK(token >= 0 && (piece.group || token < head.value.size(0)),
+                  "token {} is outside the vocabulary of {}", token, head.value.size(0));
   const RowIndex index(rows);
   const std::vector<int64_t> wide(tokens.begin(), tokens.end());
   const auto results = LogProbFunction::apply(hidden, &head, index, int64_tensor(wide, hidden.device()),
-                                              temperature, entropy_gradient, chunk_rows);
+                                              temperature, entropy_gradient, chunk_rows, piece);
   return {results[0], results[1]};
 }
 

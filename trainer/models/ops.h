@@ -13,6 +13,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "runtime/comm/communicator.h"
 #include "trainer/models/forward_batch.h"
 #include "trainer/models/packed_gemm.h"
 
@@ -82,10 +83,18 @@ struct LogProbs {
 /// As many rows as have about 16 MB of fp32 logits, 64 at least.
 int64_t log_prob_chunk_rows(int64_t vocab_size);
 
+/// Where ranks share a vocabulary: the head has the tokens from `first` on, those of the other ranks of
+/// `group` have the rest. Null: it has all of them.
+struct VocabularyPiece {
+  comm::Communicator* group = nullptr;
+  int64_t first = 0;
+};
+
 /// log softmax(hidden[rows] @ head^T / temperature) at `tokens`, and that distribution's entropy. Rows may
-/// repeat (a shared prompt's last row); logits exist for `chunk_rows` rows at a time.
+/// repeat (a shared prompt's last row); logits exist for `chunk_rows` rows at a time. Collective over the
+/// piece's group, with the same rows; the gradient of `hidden` is then this piece's part of a sum.
 LogProbs token_log_probs(const at::Tensor& hidden_TD, const Weight& head, std::span<const int32_t> rows,
                          std::span<const int32_t> tokens, double temperature, bool entropy_gradient,
-                         int64_t chunk_rows);
+                         int64_t chunk_rows, const VocabularyPiece& piece = {});
 
 }  // namespace trireme::models

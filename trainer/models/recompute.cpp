@@ -40,7 +40,27 @@ struct Recomputed : Function<Recomputed> {
   }
 };
 
+struct Action : torch::CustomClassHolder {
+  explicit Action(std::function<void()> call) : call(std::move(call)) {}
+  std::function<void()> call;
+};
+
+struct OnTheWayBack : Function<OnTheWayBack> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const std::function<void()>& action) {
+    ctx->saved_data["action"] = c10::IValue::make_capsule(c10::make_intrusive<Action>(action));
+    return x;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    static_cast<const Action&>(*ctx->saved_data["action"].toCapsule()).call();
+    return {grads[0], at::Tensor()};
+  }
+};
+
 }  // namespace
+
+at::Tensor on_the_way_back(const at::Tensor& x, std::function<void()> action) {
+  return OnTheWayBack::apply(x, action);
+}
 
 at::Tensor recomputed(Part part, const at::Tensor& x) {
   return Recomputed::apply(x, part);

@@ -1,5 +1,5 @@
-// Memory for time (gradient checkpointing): a part of a forward pass keeps only its input, and the backward
-// pass computes it again.
+// What the backward pass does beside gradients. Memory for time (gradient checkpointing): a part of a forward
+// pass keeps only its input, and the backward pass computes it again.
 #pragma once
 
 #include <functional>
@@ -11,5 +11,9 @@ namespace trireme::models {
 /// part(x). Its backward pass calls `part` once more, recorded, and so gives the same bits as if it had been
 /// recorded at once: `part` must be a function of x alone, and what it refers to must outlive the graph.
 at::Tensor recomputed(std::function<at::Tensor(const at::Tensor&)> part, const at::Tensor& x);
+
+/// x as it is; the backward pass calls `action` when the gradient of what was computed from the result is
+/// whole, before it goes on to what x was computed from.
+at::Tensor on_the_way_back(const at::Tensor& x, std::function<void()> action);
 
 }  // namespace trireme::models

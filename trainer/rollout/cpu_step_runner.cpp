@@ -29,7 +29,7 @@ class CpuStepRunner : public StepRunner {
  private:
   void sample(const StepPlan& plan, const at::Tensor& hidden_TD, const Scheduler& scheduler) {
     drawn_.resize(plan.num_draws);
-    samplers_.resize(at::get_num_threads(), Sampler(decoder_.shape().vocab_size));
+    samplers_.resize(at::get_num_threads(), Sampler(decoder_.vocabulary_pieces()));
     const std::span<const SampledRow> sampled_rows = plan.sampled_rows;
     const int64_t vocab_size = decoder_.shape().vocab_size;
     const size_t rows_at_once = std::max<int64_t>(1, kMaxLogits / vocab_size);

@@ -18,14 +18,25 @@ DeviceMemory memory_of(at::Device device, int64_t ranks_on_host) {
   return {static_cast<int64_t>(total), static_cast<int64_t>(total - free)};
 }
 
+// Ranks that compute a replica together must plan the same steps.
+KvBudget agreed(KvBudget budget, const models::TensorParallel& tp) {
+  if (!tp.is_split()) return budget;
+  auto pages = static_cast<double>(budget.pages);
+  pages = tp.group->all_reduce_scalar(pages, comm::ReduceOp::min);
+  if (budget.pages > 0) budget.bytes = budget.bytes / budget.pages * static_cast<int64_t>(pages);
+  budget.pages = static_cast<int64_t>(pages);
+  return budget;
+}
+
 }  // namespace
 
 Engine::Engine(const models::Decoder& decoder, const RolloutConfig& config,
                const std::vector<int32_t>& stop_ids, int64_t max_model_len, int64_t ranks_on_host)
     : decoder_(decoder),
       config_(config),
-      kv_budget_(plan_kv_cache(config, max_model_len, decoder.kv_bytes_per_slot(),
-                               memory_of(decoder.device(), ranks_on_host))),
+      kv_budget_(agreed(plan_kv_cache(config, max_model_len, decoder.kv_bytes_per_slot(),
+                                      memory_of(decoder.device(), ranks_on_host)),
+                        decoder.tensor_parallel())),
       stop_condition_(stop_ids, decoder.shape().vocab_size),
       runner_(
           make_step_runner(decoder, {kv_budget_.tokens(), kv_budget_.max_model_len, config.max_num_seqs})) {}

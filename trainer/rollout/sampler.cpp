@@ -7,6 +7,7 @@
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <numeric>
 
 #include "trainer/models/cpu_kernels.h"
 
@@ -128,17 +129,27 @@ struct Sampler::Intervals {
   }
 };
 
-Sampler::Sampler(int64_t vocab_size)
-    : vocab_size_(vocab_size),
-      weights_((vocab_size + kChunk - 1) / kChunk * kChunk),
+Sampler::Sampler(const std::vector<int64_t>& pieces)
+    : pieces_(pieces),
+      vocab_size_(std::accumulate(pieces.begin(), pieces.end(), int64_t{0})),
+      weights_((vocab_size_ + kChunk - 1) / kChunk * kChunk),
       chunk_totals_(weights_.size() / kChunk) {}
 
 bool Sampler::load(float* logits_V, const SamplingConfig& sampling, bool greedy) {
   logits_ = logits_V;
   greedy_ = greedy || sampling.temperature == 0;
   const double temperature = sampling.temperature == 0 ? 1.0 : sampling.temperature;
-  models::cpu_kernels().softmax_stats(logits_V, static_cast<float>(1.0 / temperature), 1, vocab_size_,
-                                      &log_sum_exp_, &entropy_);
+  stats_.clear();
+  int64_t first = 0;
+  for (const int64_t piece : pieces_) {
+    models::RowStats& stats = stats_.emplace_back();
+    models::cpu_kernels().softmax_stats(logits_V + first, static_cast<float>(1.0 / temperature), 1, piece,
+                                        &stats.lse, &stats.entropy);
+    first += piece;
+  }
+  const models::RowStats row = models::merged(stats_);
+  log_sum_exp_ = row.lse;
+  entropy_ = row.entropy;
   if (!std::isfinite(log_sum_exp_) || !std::isfinite(entropy_)) return false;
   max_logit_ = largest(logits_V, vocab_size_);
   if (greedy_) return true;

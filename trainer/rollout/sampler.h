@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "trainer/models/softmax_merge.h"
 #include "trainer/rollout/rollout_config.h"
 
 namespace trireme::rollout {
@@ -22,7 +23,10 @@ struct SampledToken {
 /// One row at a time: load() it, then draw() as often as there are samples. Not thread-safe.
 class Sampler {
  public:
-  explicit Sampler(int64_t vocab_size);
+  explicit Sampler(int64_t vocab_size) : Sampler(std::vector<int64_t>{vocab_size}) {}
+  /// Of a vocabulary that tensor-parallel ranks share in pieces: log-probabilities are brought together from
+  /// the pieces' own, as the loss does it.
+  explicit Sampler(const std::vector<int64_t>& pieces);
 
   /// Divides logits_V, fp32 [V], by the temperature in place and borrows it until the next load().
   /// Min-p keeps tokens of at least that share of the likeliest one's probability, top-k the k largest logits
@@ -56,7 +60,9 @@ class Sampler {
   void keep_above(const Intervals& intervals, int32_t last);
   int32_t choose(double uniform) const;
 
+  std::vector<int64_t> pieces_;
   int64_t vocab_size_;
+  std::vector<models::RowStats> stats_;      // of the pieces
   const float* logits_ = nullptr;            // divided by the temperature
   std::array<float, kChunk> last_logits_{};  // of the last chunk
   bool greedy_ = false;
