@@ -122,7 +122,7 @@ at::Tensor sum_over_ranks(const at::Tensor& part, const TensorParallel& tp) {
 }
 
 at::Tensor embedding_part(const Weight& piece, int64_t first, const BatchPlan& plan, bool train) {
-  const at::Tensor anchor = at::empty({0}, piece.value.options().dtype(at::kFloat).requires_grad(train));
+  const at::Tensor anchor = at::empty({0}, piece.value.options().dtype(at::kFloat)).requires_grad_(train);
   return EmbeddingPartFunction::apply(anchor, &piece, first, plan.tokens_T);
 }
 
