@@ -1,6 +1,7 @@
 #include "runtime/tensors/reshard_plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "runtime/tensors/reshard_walk.h"
 
@@ -50,14 +51,13 @@ class Part {
     std::erase_if(plan.rounds, [](const Round& round) {
       return round.sends.empty() && round.forwards.empty() && round.receives.empty();
     });
-    int64_t before = 0;
-    int before_index = -1;
-    for (const Round& round : plan.rounds) {
-      if (round.index != before_index + 1) before = 0;
-      plan.staging_bytes = std::max(plan.staging_bytes, before + round.packed_bytes + round.received_bytes);
-      before = round.received_bytes;
-      before_index = round.index;
+    int64_t most[kStagingBuffers] = {};
+    for (size_t k = 0; k < plan.rounds.size(); ++k) {
+      int64_t &packed = most[k % 2], &received = most[2 + k % 2];
+      packed = std::max(packed, plan.rounds[k].packed_bytes);
+      received = std::max(received, plan.rounds[k].received_bytes);
     }
+    plan.staging_bytes = std::accumulate(std::begin(most), std::end(most), int64_t{0});
     return std::move(plan_);
   }
 
@@ -154,9 +154,9 @@ Mistakes check(const Reshard& reshard) {
   const ReshardOptions& options = reshard.options;
   if (options.parcel_bytes < kStagingAlignment)
     mistakes.add("parcel_bytes", fmt::format("{} is less than {}", options.parcel_bytes, kStagingAlignment));
-  if (options.staging_bytes / 3 < staged(options.parcel_bytes))
-    mistakes.add("staging_bytes", fmt::format("{} does not hold three parcels of {} bytes",
-                                              options.staging_bytes, options.parcel_bytes));
+  if (options.staging_bytes / kStagingBuffers < staged(options.parcel_bytes))
+    mistakes.add("staging_bytes", fmt::format("{} does not hold {} parcels of {} bytes",
+                                              options.staging_bytes, kStagingBuffers, options.parcel_bytes));
   if (options.max_messages < 1 || options.relays < 0)
     mistakes.add("", fmt::format("max_messages = {} must be at least 1 and relays = {} at least 0",
                                  options.max_messages, options.relays));

@@ -12,10 +12,10 @@
 //
 // Rounds. A rank's part is a list of rounds, ascending. In each it packs, then sends and receives as one
 // group, then unpacks. A message of round k is received in round k, so rounds cannot deadlock, whichever of
-// them a rank has no part in. Per round a rank packs no more than a third of `staging_bytes` and receives no
-// more than a third, while it still holds what it received in the round before, to pass it on. It has no more
-// than `max_messages` sends and receives (or one parcel's, if that is more): NCCL is known to hang on groups
-// of very many.
+// them a rank has no part in. Per round a rank packs no more than a quarter of `staging_bytes` and receives
+// no more than a quarter: while a round is on the way it still holds what it received in the round before, to
+// unpack it and pass it on, and packs for the next. It has no more than `max_messages` sends and receives (or
+// one parcel's, if that is more): NCCL is known to hang on groups of very many.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,9 @@
 namespace trireme::tensors {
 
 struct ReshardOptions {
-  int64_t staging_bytes = int64_t{768} << 20;  // memory a rank may use beside its tensors
-  int64_t parcel_bytes = int64_t{4} << 20;     // the most that one message carries
-  int max_messages = 1024;                     // per rank and round
+  int64_t staging_bytes = int64_t{1} << 30;  // memory a rank may use beside its tensors
+  int64_t parcel_bytes = int64_t{4} << 20;   // the most that one message carries
+  int max_messages = 1024;                   // per rank and round
   /// How often what crosses between nodes may be passed on to further nodes by a rank that received it, a
   /// round later each. 0: only those that hold it send it. More where few nodes send to many: with 6, where 8
   /// nodes feed 64, nobody sends more between nodes than a destination receives.
@@ -97,7 +97,9 @@ struct RankPlan {
   std::vector<LocalCopy> copies;  // any time before the source changes; they do not touch the rounds
   std::vector<Round> rounds;      // those that it has a part in, ascending
   int num_rounds = 0;             // of the whole reshard, the same on all ranks
-  int64_t staging_bytes = 0;      // what this rank will need, at most options.staging_bytes
+  /// What this rank will need: two buffers for packed and two for received rounds, of which its first,
+  /// third, ... round uses one and the others the other. At most options.staging_bytes.
+  int64_t staging_bytes = 0;
 };
 
 /// Local: needs nobody else. Any rank of the world; one that has neither role gets an empty part.

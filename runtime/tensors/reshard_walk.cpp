@@ -180,7 +180,7 @@ int walk(const Reshard& reshard, const ShardMap& from, const ShardMap& to, RankS
          const std::function<void(const Step&)>& visit) {
   const ReshardOptions& options = reshard.options;
   const auto element = static_cast<int64_t>(comm::size_of(wire_dtype(reshard)));
-  const int64_t bucket_bytes = options.staging_bytes / 3;
+  const int64_t bucket_bytes = options.staging_bytes / kStagingBuffers;
   const ParcelSize size{options.parcel_bytes / element, kLeastParcelBytes / element, bucket_bytes / element};
   Parcels parcels(from, to, sets, size);
   Router router(sets, reshard.node_of, options.relays);

@@ -92,6 +92,8 @@ class RoundTable {
   int64_t parcel_ = 0;
 };
 
+/// What a round packs and receives, and the same of the round beside it.
+inline constexpr int64_t kStagingBuffers = 4;
 /// In buffers, parcels begin at multiples of this.
 inline constexpr int64_t kStagingAlignment = 16;
 int64_t staged(int64_t bytes);

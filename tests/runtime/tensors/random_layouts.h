@@ -64,7 +64,7 @@ class RandomLayouts {
   ReshardOptions options() {
     ReshardOptions options;
     options.parcel_bytes = 16 + below(200);
-    options.staging_bytes = 3 * (options.parcel_bytes + 16) + below(2000);
+    options.staging_bytes = 4 * (options.parcel_bytes + 16) + below(2000);
     options.relays = one_in(3) ? static_cast<int>(1 + below(3)) : 0;
     options.share = !one_in(4);
     return options;

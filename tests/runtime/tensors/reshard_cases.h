@@ -1,5 +1,4 @@
-// The plan executed by ranks that know only their own part, over a communicator: each round is one exchange
-// of bytes between all ranks.
+// Reshards run by ranks that know only their own part, over a communicator.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,95 +6,122 @@
 #include <cstring>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/tensors/reshard_plan.h"
-#include "runtime/tensors/staging.h"
+#include "runtime/tensors/reshard_traffic.h"
+#include "runtime/tensors/resharder.h"
+#include "tests/runtime/tensors/counting_communicator.h"
 #include "tests/runtime/tensors/random_layouts.h"
 #include "tests/runtime/tensors/reshard_oracle.h"
 
 namespace trireme::tensors {
 
-class CommunicatorReshard {
+/// A rank's blocks of one type, each element a small whole number that every type here holds.
+class NumberBlocks {
  public:
-  CommunicatorReshard(comm::Communicator& world, const Reshard& reshard)
-      : world_(world), wire_(wire_dtype(reshard)), plan_(plan_for(reshard, world.rank())) {}
-
-  const RankPlan& plan() const { return plan_; }
-
-  void run(const BlockMemory& from, const BlockMemory& to) {
-    copy(plan_.copies, from, to);
-    std::vector<std::byte> received;
-    auto next = plan_.rounds.begin();
-    static const Round kNothing;
-    for (int index = 0; index < plan_.num_rounds; ++index) {
-      const bool mine = next != plan_.rounds.end() && next->index == index;
-      received = exchange(mine ? *next : kNothing, from, received);
-      if (mine) unpack((next++)->unpacks, received.data(), wire_, to);
+  explicit NumberBlocks(comm::DType dtype) : dtype_(dtype) {}
+  NumberBlocks(comm::DType dtype, const std::vector<std::vector<int64_t>>& numbers) : dtype_(dtype) {
+    for (const auto& block : numbers) {
+      storage_.emplace_back(block.size() * comm::size_of(dtype));
+      blocks_.push_back(storage_.back().data());
+      for (size_t i = 0; i < block.size(); ++i) put(storage_.size() - 1, i, value_of(block[i]));
     }
+  }
+  BlockMemory view() const { return {blocks_, dtype_}; }
+
+  static float value_of(int64_t number) { return static_cast<float>(number < 0 ? -1 : number % 251); }
+
+  void put(size_t block, size_t i, float value) {
+    if (dtype_ == comm::DType::i32) {
+      const auto whole = static_cast<int32_t>(value);
+      std::memcpy(&storage_[block][4 * i], &whole, 4);
+    } else {
+      convert(reinterpret_cast<const std::byte*>(&value), comm::DType::f32,
+              &storage_[block][comm::size_of(dtype_) * i], dtype_, 1);
+    }
+  }
+  float at(size_t block, size_t i) const {
+    const std::byte* from = &storage_[block][comm::size_of(dtype_) * i];
+    if (dtype_ == comm::DType::i32) {
+      int32_t whole;
+      std::memcpy(&whole, from, 4);
+      return static_cast<float>(whole);
+    }
+    float value;
+    convert(from, dtype_, reinterpret_cast<std::byte*>(&value), comm::DType::f32, 1);
+    return value;
   }
 
  private:
-  std::vector<std::byte> exchange(const Round& round, const BlockMemory& from,
-                                  const std::vector<std::byte>& before) {
-    std::vector<std::byte> packed(round.packed_bytes), received(round.received_bytes);
-    pack(round.packs, from, packed.data(), wire_);
-    std::vector<std::vector<std::byte>> to_peer(world_.size());
-    std::vector<int64_t> sent(world_.size()), awaited(world_.size());
-    const auto put = [&](const Message& m, const std::vector<std::byte>& buffer) {
-      to_peer[m.peer].insert(to_peer[m.peer].end(), buffer.begin() + m.at, buffer.begin() + m.at + m.bytes);
-      sent[m.peer] += m.bytes;
-    };
-    for (const Message& m : round.forwards) put(m, before);
-    for (const Message& m : round.sends) put(m, packed);
-    std::vector<std::byte> out;
-    for (const auto& bytes : to_peer) out.insert(out.end(), bytes.begin(), bytes.end());
-    int64_t total = 0;
-    for (const Message& m : round.receives) {
-      awaited[m.peer] += m.bytes;
-      total += m.bytes;
-    }
-    std::vector<std::byte> in(total);
-    world_.all_to_all_v({out.data(), static_cast<int64_t>(out.size()), comm::DType::u8}, sent,
-                        {in.data(), total, comm::DType::u8}, awaited);
-    std::vector<int64_t> at(world_.size());  // where the next message of each peer lies in `in`
-    for (int peer = 1; peer < world_.size(); ++peer) at[peer] = at[peer - 1] + awaited[peer - 1];
-    for (const Message& m : round.receives) {
-      std::memcpy(received.data() + m.at, in.data() + at[m.peer], m.bytes);
-      at[m.peer] += m.bytes;
-    }
-    return received;
-  }
-
-  comm::Communicator& world_;
-  comm::DType wire_;
-  RankPlan plan_;
+  comm::DType dtype_;
+  std::vector<std::vector<std::byte>> storage_;
+  std::vector<std::byte*> blocks_;
 };
 
-// Random layouts over all ranks of `world`: each rank's memory ends up as the oracle says.
-inline void expect_resharded(comm::Communicator& world, uint64_t first_seed, uint64_t last_seed) {
+/// Marks what a shared matrix leaves untouched in the destination's memory; its elements lie at the source,
+/// in order.
+inline void take_out(const std::vector<TensorSpec>& tensors, const Shared& shared,
+                     const std::vector<std::vector<int64_t>>& held,
+                     std::vector<std::vector<int64_t>>& wanted) {
+  int64_t begin = 0, end = 0;
+  for (int i = 0; i < shared.first; ++i) begin += oracle::numel(tensors[i]);
+  end = begin;
+  for (int i = shared.first; i < shared.last; ++i) end += oracle::numel(tensors[i]);
+  int64_t source = shared.offset;
+  for (int64_t& number : wanted[shared.block])
+    if (number >= begin && number < end) {
+      ASSERT_EQ(held[shared.block].at(source++), number);
+      number = -1;
+    }
+}
+
+// One reshard, run twice: each rank's memory ends up as the oracle says, and what travelled is what the plan
+// says, and as little as can be.
+inline void expect_resharded(comm::Communicator& world, const std::vector<TensorSpec>& tensors,
+                             const Reshard& reshard) {
+  const auto held = oracle::memories(tensors, reshard.from, world.size())[world.rank()];
+  auto wanted = oracle::memories(tensors, reshard.to, world.size())[world.rank()];
+  CountingCommunicator counting(world);
+  Resharder resharder(counting, reshard);
+  const NumberBlocks source(reshard.from.dtype, held);
+  const auto all_wanted = wanted;
+  for (const Shared& shared : resharder.shared()) take_out(tensors, shared, held, wanted);
+  for (int step = 1; step <= 2; ++step) {
+    NumberBlocks target(reshard.to.dtype, all_wanted);
+    for (size_t b = 0; b < wanted.size(); ++b)
+      for (size_t i = 0; i < wanted[b].size(); ++i) target.put(b, i, -1);
+    resharder.run(source.view(), target.view());
+    for (size_t b = 0; b < wanted.size(); ++b)
+      for (size_t i = 0; i < wanted[b].size(); ++i)
+        ASSERT_EQ(target.at(b, i), NumberBlocks::value_of(wanted[b][i]))
+            << "rank " << world.rank() << " block " << b << " element " << i << " step " << step;
+    ASSERT_EQ(counting.sent, step * resharder.sent_bytes());
+    ASSERT_EQ(counting.received, step * resharder.received_bytes());
+  }
+  const Traffic traffic = traffic_of(reshard);
+  const int rank = world.rank();
+  EXPECT_EQ(resharder.sent_bytes(), traffic.inside[rank].sent + traffic.across[rank].sent);
+  EXPECT_EQ(resharder.received_bytes(), traffic.inside[rank].received + traffic.across[rank].received);
+  const auto element = static_cast<int64_t>(comm::size_of(wire_dtype(reshard)));
+  EXPECT_EQ(world.all_reduce_scalar(static_cast<double>(counting.sent)),
+            static_cast<double>(2 * element * oracle::bounds(reshard).moved));
+}
+
+// Random layouts and types over all ranks of `world`.
+inline void expect_random_reshards(comm::Communicator& world, uint64_t first_seed, uint64_t last_seed) {
+  using comm::DType;
+  static constexpr std::pair<DType, DType> kTypes[] = {{DType::i32, DType::i32},
+                                                       {DType::f32, DType::bf16},
+                                                       {DType::bf16, DType::f32},
+                                                       {DType::bf16, DType::bf16}};
   for (uint64_t seed = first_seed; seed < last_seed; ++seed) {
     SCOPED_TRACE(seed);
     RandomLayouts random(seed);
     const auto tensors = random.tensors();
-    const Layout from = random.layout(tensors, world.size(), "actor");
-    const Layout to = random.layout(tensors, world.size(), "rollout");
-    Reshard reshard{tensors, from, to, random.nodes(world.size()), random.options()};
-    reshard.options.share = false;  // so that all of the destination's memory is written
+    Layout from = random.layout(tensors, world.size(), "actor");
+    Layout to = random.layout(tensors, world.size(), "rollout");
+    std::tie(from.dtype, to.dtype) = kTypes[seed % 4];
+    const Reshard reshard{tensors, from, to, random.nodes(world.size()), random.options()};
     ASSERT_TRUE(check(reshard).empty());
-    const auto held = oracle::memories(tensors, from, world.size())[world.rank()];
-    const auto wanted = oracle::memories(tensors, to, world.size())[world.rank()];
-    std::vector<std::vector<int32_t>> source, target;
-    std::vector<std::byte*> source_blocks, target_blocks;
-    for (const auto& block : held) source.emplace_back(block.begin(), block.end());
-    for (const auto& block : wanted) target.emplace_back(block.size(), -1);
-    for (auto& block : source) source_blocks.push_back(reinterpret_cast<std::byte*>(block.data()));
-    for (auto& block : target) target_blocks.push_back(reinterpret_cast<std::byte*>(block.data()));
-    CommunicatorReshard executed(world, reshard);
-    for (int step = 0; step < 2; ++step) {  // a plan is run again and again
-      for (auto& block : target) std::fill(block.begin(), block.end(), -1);
-      executed.run({source_blocks, comm::DType::i32}, {target_blocks, comm::DType::i32});
-      for (size_t b = 0; b < wanted.size(); ++b)
-        for (size_t i = 0; i < wanted[b].size(); ++i) ASSERT_EQ(target[b][i], wanted[b][i]);
-    }
+    expect_resharded(world, tensors, reshard);
   }
 }
 

@@ -151,7 +151,7 @@ TEST(ReshardPlan, RelaysTakeTheLoadOffTheSenders) {
   for (int rank = 0; rank < 16; ++rank) nodes[rank] = rank / 2;
   Reshard reshard{tensors, from, to, nodes};
   reshard.options.parcel_bytes = 64;
-  reshard.options.staging_bytes = 3 * 256;
+  reshard.options.staging_bytes = 4 * 256;
   const int64_t model = 64 * 16 * 4;
   const Traffic direct = traffic_of(reshard);
   EXPECT_EQ(direct.largest_across, 7 * model / 2);
@@ -206,7 +206,7 @@ TEST(ReshardPlan, RoundsAreFullAndAllHoldersBusy) {
   const std::vector<TensorSpec> tensors{{"a", {4096, 256}, 0}};
   const Layout from = on({0, 1, 2, 3, 4, 5, 6, 7}, 1, {{}}, true), to = on({8, 9, 10, 11}, 1, {{}});
   Reshard reshard{tensors, from, to, {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5}};
-  reshard.options.staging_bytes = 3 << 19;
+  reshard.options.staging_bytes = 4 << 19;
   const Traffic traffic = traffic_of(reshard);
   const int64_t model = 4096 * 256 * 4;
   // A destination receives the model, half of it from afar, 512 KiB a round: 8 rounds are the least.

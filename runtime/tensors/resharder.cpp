@@ -1,0 +1,96 @@
+#include "runtime/tensors/resharder.h"
+
+#include <algorithm>
+
+namespace trireme::tensors {
+namespace {
+
+int64_t total(const std::vector<Message>& messages) {
+  int64_t bytes = 0;
+  for (const Message& message : messages) bytes += message.bytes;
+  return bytes;
+}
+
+}  // namespace
+
+Resharder::Side Resharder::side_of(const Reshard& reshard, const Layout& layout, int rank) {
+  const size_t num_blocks = reshard.tensors.empty() ? 0 : reshard.tensors.back().block + 1;
+  return {layout.mesh.find(rank).has_value(), layout.dtype, num_blocks};
+}
+
+Resharder::Resharder(comm::Communicator& world, const Reshard& reshard) : world_(world) {
+  tensors::check(reshard).throw_if_any("the layouts cannot be joined:");
+  TRIREME_CHECK(static_cast<int>(reshard.node_of.size()) == world.size(),
+                "a reshard over {} ranks on a communicator of {}", reshard.node_of.size(), world.size());
+  TRIREME_CHECK(world.device() == comm::Device::cpu, "'{}' moves device memory; staging is host memory",
+                world.name());
+  wire_ = wire_dtype(reshard);
+  from_ = side_of(reshard, reshard.from, world.rank());
+  to_ = side_of(reshard, reshard.to, world.rank());
+  plan_ = plan_for(reshard, world.rank());
+}
+
+int64_t Resharder::sent_bytes() const {
+  int64_t bytes = 0;
+  for (const Round& round : plan_.rounds) bytes += total(round.sends) + total(round.forwards);
+  return bytes;
+}
+
+int64_t Resharder::received_bytes() const {
+  int64_t bytes = 0;
+  for (const Round& round : plan_.rounds) bytes += total(round.receives);
+  return bytes;
+}
+
+void Resharder::check(const Side& side, const BlockMemory& memory) {
+  if (!side.has_role) return;
+  TRIREME_CHECK(memory.dtype == side.dtype && memory.blocks.size() == side.num_blocks,
+                "memory of {} blocks of {} where the layout has {} of {}", memory.blocks.size(),
+                comm::to_string(memory.dtype), side.num_blocks, comm::to_string(side.dtype));
+}
+
+void Resharder::allocate_staging() {
+  for (const size_t parity : {0, 1}) {
+    int64_t packed = 0, received = 0;
+    for (size_t k = parity; k < plan_.rounds.size(); k += 2) {
+      packed = std::max(packed, plan_.rounds[k].packed_bytes);
+      received = std::max(received, plan_.rounds[k].received_bytes);
+    }
+    packed_[parity] = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(packed));
+    received_[parity] = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(received));
+  }
+}
+
+comm::WorkHandle Resharder::start(size_t k) {
+  const Round& round = plan_.rounds[k];
+  std::vector<comm::Send> sends;
+  std::vector<comm::Receive> receives;
+  for (const Message& m : round.forwards)
+    sends.push_back({m.peer, {received_[(k + 1) % 2].get() + m.at, m.bytes, comm::DType::u8}});
+  for (const Message& m : round.sends)
+    sends.push_back({m.peer, {packed_[k % 2].get() + m.at, m.bytes, comm::DType::u8}});
+  for (const Message& m : round.receives)
+    receives.push_back({m.peer, {received_[k % 2].get() + m.at, m.bytes, comm::DType::u8}});
+  return world_.send_recv_async(sends, receives);
+}
+
+void Resharder::run(const BlockMemory& from, const BlockMemory& to) {
+  check(from_, from);
+  check(to_, to);
+  const std::vector<Round>& rounds = plan_.rounds;
+  if (rounds.empty()) return copy(plan_.copies, from, to);
+  if (packed_[0] == nullptr) allocate_staging();
+  const auto pack_round = [&](size_t k) { pack(rounds[k].packs, from, packed_[k % 2].get(), wire_); };
+  const auto unpack_round = [&](size_t k) { unpack(rounds[k].unpacks, received_[k % 2].get(), wire_, to); };
+  pack_round(0);
+  for (size_t k = 0; k < rounds.size(); ++k) {
+    const comm::WorkHandle moving = start(k);
+    if (k == 0) copy(plan_.copies, from, to);
+    if (k > 0) unpack_round(k - 1);
+    if (k + 1 < rounds.size()) pack_round(k + 1);
+    moving->wait();
+  }
+  unpack_round(rounds.size() - 1);
+}
+
+}  // namespace trireme::tensors

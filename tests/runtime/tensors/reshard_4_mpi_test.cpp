@@ -1,0 +1,1 @@
+#include "tests/runtime/tensors/reshard_over_mpi.h"
