@@ -107,7 +107,8 @@ class Communicator {
 
   /// Any thread: every operation under way or still to come on this rank ends in peer_failed, on every
   /// communicator that shares its transport; the other ranks are told as far as that is possible
-  /// without their help. There is no way back: report and exit.
+  /// without their help. There is no way back: report and exit. Messages may still arrive in the buffers
+  /// of what was under way.
   virtual void abort(const std::string& why) noexcept = 0;
   /// Why operations now fail: what abort() or the error that ended this communicator said; else empty.
   virtual std::string abort_reason() const = 0;

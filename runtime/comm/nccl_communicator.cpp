@@ -1,6 +1,8 @@
 #include "runtime/comm/nccl_communicator.h"
 
+#include <map>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "runtime/comm/collective_call.h"
@@ -66,8 +68,28 @@ class NcclCommunicator::FlightWork : public Work {
   bool joined_ = false;
 };
 
+struct NcclCommunicator::LaunchOrder {
+  std::mutex mutex;
+  std::shared_ptr<Flight> last;
+};
+
+std::shared_ptr<NcclCommunicator::LaunchOrder> NcclCommunicator::order_of(GpuCalls& gpu, int device) {
+  static std::mutex mutex;
+  static std::map<std::pair<GpuCalls*, int>, std::weak_ptr<LaunchOrder>> orders;
+  std::lock_guard lock(mutex);
+  auto& entry = orders[{&gpu, device}];
+  auto order = entry.lock();
+  if (!order) entry = order = std::make_shared<LaunchOrder>();
+  return order;
+}
+
 NcclCommunicator::NcclCommunicator(GpuCalls& gpu, NcclCalls& nccl, Communicator& host, NcclOptions options)
-    : gpu_(gpu), nccl_(nccl), host_(host), options_(options), device_(gpu.current_device()) {
+    : gpu_(gpu),
+      nccl_(nccl),
+      host_(host),
+      options_(options),
+      device_(gpu.current_device()),
+      order_(order_of(gpu, device_)) {
   try {
     open();
   } catch (const Error& error) {
@@ -157,12 +179,15 @@ std::shared_ptr<NcclCommunicator::Flight> NcclCommunicator::enqueue(
   if (const auto error = trouble()) end(*error);
   try {
     auto flight = std::make_shared<Flight>(gpu_, what);
+    std::lock_guard in_order(order_->mutex);
     std::unique_lock lock(mutex_);
     throw_if_ended();
     gpu_.record(past_, options_.compute);
     gpu_.wait_for(stream_, past_);
+    if (order_->last) gpu_.wait_for(stream_, order_->last->event());
     settle(issue(), what, lock);
     gpu_.record(flight->event(), stream_);
+    order_->last = flight;
     flights_.push_back(flight);
     changed_.notify_all();
     return flight;
@@ -354,9 +379,10 @@ WorkHandle NcclCommunicator::send_recv_async(std::span<const Send> sends, std::s
 NcclResult NcclCommunicator::exchange(std::span<const Send> sends, std::span<const Receive> receives) {
   return grouped([&](const Issue& issue) {
     for (const Send& send : sends)
-      if (send.to != rank()) issue(nccl_.send(send.data, send.to, comm_, stream_));
+      if (send.to != rank() && send.data.count) issue(nccl_.send(send.data, send.to, comm_, stream_));
     for (const Receive& receive : receives)
-      if (receive.from != rank()) issue(nccl_.receive(receive.data, receive.from, comm_, stream_));
+      if (receive.from != rank() && receive.data.count)
+        issue(nccl_.receive(receive.data, receive.from, comm_, stream_));
   });
 }
 

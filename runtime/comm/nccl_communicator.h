@@ -25,10 +25,15 @@ struct NcclOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
 
+/// The operations of all communicators of one GPU in this process run one after the other, in the order of
+/// the calls: kernels of two communicators that wait for their peers side by side could wait forever. That
+/// order must be the same on all ranks that the communicators share.
 /// Blocking calls return when the operation is enqueued: what the caller enqueues on its compute stream
 /// afterwards sees the result. barrier() and Work::wait() wait on the host. An error of NCCL or of a peer
 /// shows in the next call, in wait(), or (a watching thread sees to it) as an abort of what is enqueued.
 /// Reductions are NCCL's own: the same bits on all ranks, in an order fixed by the topology and not by rank.
+/// Two ranks that exchange messages give those between them in the same groups (NCCL's rule). One without
+/// elements is not sent: a peer that expects some sees it in the timeout.
 class NcclCommunicator : public Communicator {
  public:
   /// This rank's GPU is the calling thread's current one. `host`: the same ranks, which carry NCCL's id; it
@@ -66,6 +71,8 @@ class NcclCommunicator : public Communicator {
   using Clock = std::chrono::steady_clock;
   class Flight;  // one enqueued operation
   class FlightWork;
+  struct LaunchOrder;  // of one GPU's operations
+  static std::shared_ptr<LaunchOrder> order_of(GpuCalls& gpu, int device);
 
   void open();
   void release() noexcept;
@@ -88,6 +95,7 @@ class NcclCommunicator : public Communicator {
   Communicator& host_;
   const NcclOptions options_;
   const int device_;
+  const std::shared_ptr<LaunchOrder> order_;
 
   mutable std::mutex mutex_;  // of all below
   std::condition_variable changed_;

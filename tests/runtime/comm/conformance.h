@@ -4,13 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cmath>
 #include <cstring>
 #include <deque>
 #include <functional>
-#include <limits>
-#include <numeric>
+#include <mutex>
 #include <ostream>
 #include <string>
 #include <thread>
@@ -33,8 +30,9 @@ struct Setting {
   /// peer.
   ErrorCode mismatch = ErrorCode::internal;
   bool all_see_a_mismatch = true;
-  /// Whether messages that one side groups in one call may be two calls on the other.
-  bool messages_meet_across_calls = true;
+  /// Whether messages are free: one side may group what the other does not, collectives may overtake them,
+  /// and empty ones travel. NCCL promises none of that.
+  bool free_messages = true;
 };
 
 inline void PrintTo(const Setting& setting, std::ostream* out) {
@@ -68,6 +66,15 @@ inline ErrorCode code_of(const std::function<void()>& body, std::string* text = 
   }
   ADD_FAILURE() << "nothing was thrown";
   return ErrorCode::invalid_config;
+}
+
+// Of an operation that ends in an error: messages may still arrive in it, so it is never freed.
+template <typename T>
+std::vector<T>& never_freed(int64_t count) {
+  static std::mutex mutex;
+  static auto* all = new std::deque<std::vector<T>>;
+  std::lock_guard lock(mutex);
+  return all->emplace_back(count);
 }
 
 // The last rank's part is empty, with more than one.

@@ -43,7 +43,7 @@ Setting gpus(int num_ranks) {
       EXPECT_EQ(nccl.uses_after_end(), 0);
     });
   };
-  return {std::to_string(num_ranks) + "Gpus", run, settle_gpu, ErrorCode::nccl, false};
+  return {std::to_string(num_ranks) + "Gpus", run, settle_gpu, ErrorCode::nccl, false, false};
 }
 
 Setting sharing_a_gpu(int num_ranks) {
@@ -201,6 +201,31 @@ TEST(NcclCommunicator, SeveralCommunicatorsOfOneGpuRunSideBySide) {
     EXPECT_EQ(c[0], 64.0);
     actor.close();
     critic.close();
+  });
+}
+
+// Side by side they could wait for each other's peers for ever, where a GPU has no room for both.
+TEST(NcclCommunicator, OperationsOfOneGpuRunInTheOrderOfTheCalls) {
+  LocalWorld second(3, "critic");
+  on_gpus(3, [&](Communicator& host, GpuDouble& gpu, NcclDouble& nccl) {
+    {
+      NcclCommunicator actor(gpu, nccl, host), critic(gpu, nccl, second.communicator(host.rank()));
+      std::vector<std::vector<float>> data(40, std::vector<float>(1000, 1.0f));
+      std::vector<WorkHandle> work;
+      for (size_t i = 0; i < data.size(); ++i) {
+        Communicator& comm = i % 3 == 0 ? critic : actor;
+        work.push_back(comm.all_reduce_async(view(comm, data[i])));
+      }
+      for (const auto& one : work) one->wait();
+      for (const auto& each : data) EXPECT_EQ(each[999], 3.0f);
+      const auto ran = nccl.ran();
+      ASSERT_EQ(ran.size(), data.size());
+      for (size_t i = 0; i < ran.size(); ++i) EXPECT_EQ(ran[i], ran[i % 3 == 0 ? 0 : 1]) << i;
+      EXPECT_NE(ran[0], ran[1]);
+      EXPECT_EQ(nccl.side_by_side(), 1);
+      actor.close();
+      critic.close();
+    }
   });
 }
 

@@ -224,16 +224,27 @@ NcclResult NcclDouble::launch(std::vector<Item> items) {
   if (items.empty()) return NcclResult::success;
   Comm* comm = items.front().comm;
   const GpuStream stream = items.front().stream;
-  gpu_.enqueue(stream, [comm, items = std::move(items)] {
+  gpu_.enqueue(stream, [this, comm, items = std::move(items)] {
+    {
+      std::lock_guard lock(ran_mutex_);
+      ran_.push_back(comm);
+      side_by_side_ = std::max<int>(side_by_side_, ++running_);
+    }
     comm->guarded([&] {
       for (const Item& item : items) item.begin();
       for (const Item& item : items) item.work();
       for (const Item& item : items) item.wait();
     });
+    --running_;
   });
   if (++comm->calls % 3 != 0) return NcclResult::success;
   comm->hesitations = 2;
   return NcclResult::in_progress;
+}
+
+std::vector<NcclHandle> NcclDouble::ran() const {
+  std::lock_guard lock(ran_mutex_);
+  return ran_;
 }
 
 NcclResult NcclDouble::group_start() {

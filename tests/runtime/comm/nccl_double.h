@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ class NcclDouble : public NcclCalls {
 
   /// Calls that were refused because their communicator had been aborted or destroyed.
   int uses_after_end() const { return uses_after_end_; }
+  /// The communicators of what ran on this GPU, in that order, and how many operations ran side by side.
+  std::vector<NcclHandle> ran() const;
+  int side_by_side() const { return side_by_side_; }
   /// What the next call returns instead of doing its work; once.
   std::atomic<NcclResult> fail_next{NcclResult::success};
 
@@ -62,7 +66,9 @@ class NcclDouble : public NcclCalls {
   std::vector<std::unique_ptr<Comm>> comms_;
   int group_depth_ = 0;
   std::vector<Item> group_;
-  std::atomic<int> uses_after_end_{0};
+  std::atomic<int> uses_after_end_{0}, running_{0}, side_by_side_{0};
+  mutable std::mutex ran_mutex_;
+  std::vector<NcclHandle> ran_;
 };
 
 }  // namespace trireme::comm
