@@ -1,13 +1,13 @@
 #include "runtime/tensors/sequence_exchange.h"
 
 #include <algorithm>
-#include <functional>
+#include <cstring>
+#include <memory>
 #include <numeric>
-#include <queue>
-#include <tuple>
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/tensors/balance.h"
 
 namespace trireme::tensors {
 namespace {
@@ -52,83 +52,86 @@ void check(const Labels& labels) {
   TRIREME_CHECK(twice == ids.end(), "two records have id {}", *twice);
 }
 
-void check_destinations(const std::vector<int>& destinations, int num_ranks) {
-  TRIREME_CHECK(!destinations.empty(), "records have nowhere to go");
+void check(const std::vector<std::vector<int>>& replicas, int num_ranks) {
+  TRIREME_CHECK(!replicas.empty(), "records have nowhere to go");
   std::vector<bool> seen(num_ranks);
-  for (const int rank : destinations) {
-    TRIREME_CHECK(rank >= 0 && rank < num_ranks, "destination {} of {} ranks", rank, num_ranks);
-    TRIREME_CHECK(!seen[rank], "rank {} is a destination twice", rank);
-    seen[rank] = true;
+  for (const std::vector<int>& replica : replicas) {
+    TRIREME_CHECK(!replica.empty(), "a replica has no ranks");
+    for (const int rank : replica) {
+      TRIREME_CHECK(rank >= 0 && rank < num_ranks, "destination {} of {} ranks", rank, num_ranks);
+      TRIREME_CHECK(!seen[rank], "rank {} is a destination twice", rank);
+      seen[rank] = true;
+    }
   }
+}
+
+struct Bytes {
+  std::unique_ptr<char[]> data;
+  std::vector<int64_t> counts;  // to or from each rank; they lie in rank order
+
+  explicit Bytes(std::vector<int64_t> counts_)
+      : data(std::make_unique_for_overwrite<char[]>(static_cast<size_t>(total(counts_)))),
+        counts(std::move(counts_)) {}
+  static int64_t total(const std::vector<int64_t>& counts) {
+    return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  }
+  comm::BufferView view() { return {data.get(), total(counts), comm::DType::u8}; }
+};
+
+// What this rank sends, bare: everybody knows from the labels who sends what to whom. `to` gives the ranks
+// that the k-th record goes to.
+template <typename Ranks>
+Bytes pack(std::vector<Record> records, int num_ranks, const Ranks& to) {
+  std::vector<int64_t> counts(num_ranks);
+  for (size_t k = 0; k < records.size(); ++k)
+    for (const int rank : to(k)) counts[rank] += static_cast<int64_t>(records[k].bytes.size());
+  std::vector<int64_t> ends(num_ranks);
+  std::exclusive_scan(counts.begin(), counts.end(), ends.begin(), int64_t{0});
+  Bytes out(std::move(counts));
+  for (size_t k = 0; k < records.size(); ++k)
+    for (const int rank : to(k)) {
+      std::memcpy(out.data.get() + ends[rank], records[k].bytes.data(), records[k].bytes.size());
+      ends[rank] += static_cast<int64_t>(records[k].bytes.size());
+    }
+  return out;
 }
 
 }  // namespace
 
-std::vector<int> assign(const std::vector<std::pair<int64_t, int64_t>>& id_and_cost, int num_destinations) {
-  TRIREME_CHECK(num_destinations > 0, "records have nowhere to go");
-  std::vector<size_t> order(id_and_cost.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    const auto& [id_a, cost_a] = id_and_cost[a];
-    const auto& [id_b, cost_b] = id_and_cost[b];
-    return cost_a != cost_b ? cost_a > cost_b : id_a < id_b;
-  });
-  // The least loaded first; among equals the one with fewer records (costs may be 0), then the lower.
-  using Load = std::tuple<int64_t, int64_t, int>;
-  std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
-  for (int d = 0; d < num_destinations; ++d) loads.emplace(0, 0, d);
-  std::vector<int> assigned(id_and_cost.size());
-  for (const size_t i : order) {
-    const auto [load, count, destination] = loads.top();
-    loads.pop();
-    assigned[i] = destination;
-    loads.emplace(load + id_and_cost[i].second, count + 1, destination);
-  }
-  return assigned;
-}
-
 std::vector<Record> exchange(comm::Communicator& world, std::vector<Record> records,
-                             const std::vector<int>& destinations) {
-  check_destinations(destinations, world.size());
+                             const std::vector<std::vector<int>>& replicas) {
+  check(replicas, world.size());
   std::sort(records.begin(), records.end(), [](const Record& a, const Record& b) { return a.id < b.id; });
   const Labels labels = gather_labels(world, records);
   check(labels);
   std::vector<std::pair<int64_t, int64_t>> id_and_cost;
   for (const Label& label : labels.all) id_and_cost.emplace_back(label.id, label.cost);
-  const std::vector<int> assigned = assign(id_and_cost, static_cast<int>(destinations.size()));
-  const auto goes_to = [&](int64_t i) { return destinations[assigned[i]]; };
+  const std::vector<int> assigned = assign(id_and_cost, static_cast<int>(replicas.size()));
 
-  // Everybody knows who sends what to whom: the bytes travel bare.
-  std::vector<int64_t> sent(world.size()), received(world.size());
-  std::vector<std::string> parts(world.size());
   const int64_t mine = labels.begins[world.rank()];
-  for (size_t k = 0; k < records.size(); ++k) {
-    const int to = goes_to(mine + static_cast<int64_t>(k));
-    parts[to] += records[k].bytes;
-    sent[to] += static_cast<int64_t>(records[k].bytes.size());
-  }
-  records.clear();
-  std::string out;
-  for (std::string& part : parts) {
-    out += part;
-    std::string().swap(part);
-  }
-  std::vector<Record> result;
-  std::vector<int64_t> sizes;
+  Bytes out = pack(std::move(records), world.size(), [&](size_t k) -> const std::vector<int>& {
+    return replicas[assigned[mine + static_cast<int64_t>(k)]];
+  });
+  int own = -1;  // the replica of this rank
+  for (int i = 0; i < static_cast<int>(replicas.size()); ++i)
+    if (std::find(replicas[i].begin(), replicas[i].end(), world.rank()) != replicas[i].end()) own = i;
+  std::vector<int64_t> counts(world.size()), arriving;  // arriving: indices of labels
   for (int source = 0; source < world.size(); ++source)
-    for (int64_t i = labels.begins[source]; i < labels.begins[source + 1]; ++i) {
-      if (goes_to(i) != world.rank()) continue;
-      received[source] += labels.all[i].num_bytes;
-      result.push_back({labels.all[i].id, labels.all[i].cost, {}});
-      sizes.push_back(labels.all[i].num_bytes);
-    }
-  std::string in(std::accumulate(received.begin(), received.end(), int64_t{0}), '\0');
-  world.all_to_all_v({out.data(), static_cast<int64_t>(out.size()), comm::DType::u8}, sent,
-                     {in.data(), static_cast<int64_t>(in.size()), comm::DType::u8}, received);
-  size_t begin = 0;
-  for (size_t k = 0; k < result.size(); ++k) {
-    result[k].bytes = in.substr(begin, static_cast<size_t>(sizes[k]));
-    begin += static_cast<size_t>(sizes[k]);
+    for (int64_t i = labels.begins[source]; i < labels.begins[source + 1]; ++i)
+      if (assigned[i] == own) {
+        counts[source] += labels.all[i].num_bytes;
+        arriving.push_back(i);
+      }
+  Bytes in(std::move(counts));
+  world.all_to_all_v(out.view(), out.counts, in.view(), in.counts);
+  out.data.reset();
+
+  std::vector<Record> result;
+  const char* next = in.data.get();
+  for (const int64_t i : arriving) {
+    const Label& label = labels.all[i];
+    result.push_back({label.id, label.cost, std::string(next, static_cast<size_t>(label.num_bytes))});
+    next += label.num_bytes;
   }
   std::sort(result.begin(), result.end(), [](const Record& a, const Record& b) { return a.id < b.id; });
   return result;

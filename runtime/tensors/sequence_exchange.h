@@ -16,16 +16,13 @@ struct Record {
   std::string bytes;
 };
 
-/// Sends every record to one of `destinations` (ranks of `world`), so that costs are even (largest first to
-/// the least loaded, ties by id: the same assignment for any number of source ranks and any order of
-/// arrival). Returns this rank's records in ascending id; empty on ranks that are no destination. Collective
-/// over: world (host memory), all ranks, same destinations. Throws: internal, on all ranks, if two records
-/// have one id, a cost is negative, or a destination is no rank or is named twice.
+/// Sends every record to all ranks of one of `replicas` (each a list of ranks of `world`; a rank is in one at
+/// most), so that costs are even (balance.h): the same for any number of source ranks and any order of
+/// arrival. A record has one source, which sends it once to each of those ranks. Returns this rank's records
+/// in ascending id, the same on all ranks of a replica; empty on ranks that are in none. Collective over:
+/// world (host memory), all ranks, same replicas. Throws: internal, on all ranks, if two records have one id,
+/// a cost is negative, a replica is empty, or a rank in one is none of the world's or is named twice.
 std::vector<Record> exchange(comm::Communicator& world, std::vector<Record> records,
-                             const std::vector<int>& destinations);
-
-/// The assignment alone: destination index of each record, given all ids and costs. No destination bears more
-/// than the mean plus the largest cost.
-std::vector<int> assign(const std::vector<std::pair<int64_t, int64_t>>& id_and_cost, int num_destinations);
+                             const std::vector<std::vector<int>>& replicas);
 
 }  // namespace trireme::tensors

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros.h>
@@ -12,7 +13,7 @@
 #include "trainer/algorithms/advantages.h"
 #include "trainer/data/order.h"
 #include "trainer/losses/policy_loss.h"
-#include "trainer/sharding/data_parallel.h"
+#include "trainer/models/tensor_view.h"
 #include "trainer/steps/token_values.h"
 
 namespace trireme::steps {
@@ -40,14 +41,15 @@ observe::Metrics OnlineStep::run(int64_t step, int64_t total_steps, int64_t take
   stages.run("gen", is_rollout, [&] { groups = generate(step, taken); });
   stages.run("reward", is_rollout, [&] { score(groups); });
   if (!roles.reference.empty()) {
-    stages.run("exchange", [&] { groups = send_to(roles.reference, std::move(groups)); });
+    stages.run("exchange", [&] { groups = send_to(Role::reference, std::move(groups), Role::rollout); });
     stages.run("ref", session.has(Role::reference), [&] { reference_log_probs(groups); });
   }
-  stages.run("exchange", [&] { groups = send_to(roles.actor, std::move(groups)); });
+  const Role last = roles.reference.empty() ? Role::rollout : Role::reference;
+  stages.run("exchange", [&] { groups = send_to(Role::actor, std::move(groups), last); });
   if (recomputes_old_log_probs()) stages.run("old_log_prob", is_actor, [&] { old_log_probs(groups); });
   stages.run("adv", is_actor, [&] { advantages(groups); });
   stages.run("update_actor", is_actor, [&] { update_actor(groups, step, total_steps); });
-  stages.run("update_weights", [&] { publish_weights(context_.models, session); });
+  stages.run("update_weights", [&] { publish_weights(context_.models); });
   const observe::Metrics result = metrics_.reduce(session.world());
   const auto apart = result.find("training/rollout_probs_diff_max");
   if (context_.models.is_exact() && session.rank() == 0 && apart != result.end() && apart->second > 0)
@@ -62,15 +64,22 @@ int64_t OnlineStep::updates_per_step() const {
   return actor_.ppo_epochs * ((data_.train_batch_size + mini_batch_size_ - 1) / mini_batch_size_);
 }
 
-// This rank's share of the batch's prompts, each answered n times.
+// What ranks of a replica do alike is recorded by the first of them.
+void OnlineStep::record_as(Role role) {
+  metrics_.record(context_.session.place_in(role).t == 0);
+}
+
+// This replica's share of the batch's prompts, each answered n times.
 std::vector<Group> OnlineStep::generate(int64_t step, int64_t taken) {
   const auto& problems = context_.problems.train;
   const auto batch = data::batch_indices(static_cast<int64_t>(problems.size()), data_.train_batch_size, taken,
                                          context_.seed, data_.shuffle);
-  const comm::Communicator& ranks = context_.session.group(Role::rollout);
+  const placement::Mesh replicas = context_.session.roles().mesh(Role::rollout);
+  record_as(Role::rollout);
   std::vector<Group> groups;
   std::vector<rollout::Request> requests;
-  for (auto id = static_cast<int64_t>(ranks.rank()); id < data_.train_batch_size; id += ranks.size()) {
+  for (int64_t id = context_.session.place_in(Role::rollout).d; id < data_.train_batch_size;
+       id += replicas.dp) {
     const data::Problem& problem = problems[static_cast<size_t>(batch[static_cast<size_t>(id)])];
     Group& group = groups.emplace_back();
     group.id = id;
@@ -148,10 +157,12 @@ void OnlineStep::reference_log_probs(std::vector<Group>& groups) {
 void OnlineStep::old_log_probs(std::vector<Group>& groups) {
   score_tokens(
       *context_.models.actor, groups, rollout_.sampling.temperature, actor_.ppo_max_token_len_per_rank,
-      [](Sample& sample, std::vector<float> log_probs) { sample.old_log_probs = std::move(log_probs); });
+      [](Sample& sample, std::vector<float> log_probs) { sample.old_log_probs = std::move(log_probs); },
+      context_.models.actor_parameters.get());
 }
 
 void OnlineStep::advantages(std::vector<Group>& groups) {
+  record_as(Role::actor);
   for (Group& group : groups) {
     std::vector<double> rewards;
     for (Sample& sample : group.samples) {
@@ -196,11 +207,23 @@ void OnlineStep::update_actor(std::vector<Group>& groups, int64_t step, int64_t 
     }
 }
 
+// Exact sums are made of gradients of one group each, whatever fits beside it.
+std::vector<MicroBatch> OnlineStep::micro_batches(std::span<Group> groups) const {
+  if (!context_.models.actor_parameters->is_exact())
+    return pack_groups(groups, actor_.ppo_max_token_len_per_rank);
+  std::vector<MicroBatch> result;
+  for (Group& group : groups)
+    for (MicroBatch& micro : pack_groups({&group, 1}, std::numeric_limits<int64_t>::max()))
+      result.push_back(std::move(micro));
+  return result;
+}
+
 // One optimizer update: gradients of this rank's micro-batches, summed over ranks. Before the `first` the
 // actor is the policy that sampled.
 void OnlineStep::update_mini_batch(std::span<Group> groups, double lr, bool first) {
   RoleModels& models = context_.models;
-  comm::Communicator& ranks = context_.session.group(Role::actor);
+  sharding::TrainedParameters& parameters = *models.actor_parameters;
+  comm::Communicator& replicas = context_.session.dp(Role::actor);
   const at::Device device = models.actor->device();
   const auto& constants = actor_.loss;
 
@@ -215,14 +238,15 @@ void OnlineStep::update_mini_batch(std::span<Group> groups, double lr, bool firs
   counts[0] = totals.sequences;
   counts[1] = totals.tokens;
   counts = counts.to(device);  // where the group's communicator takes it
-  ranks.all_reduce(sharding::view_of(counts));
+  replicas.all_reduce(models::view_of(counts));
   totals.sequences = counts[0].item<int64_t>();
   totals.tokens = counts[1].item<int64_t>();
 
   // A step's loss is the mean over its updates.
   const double part = 1.0 / static_cast<double>(updates_per_step());
-  models.actor_parameters->zero_gradients();
-  for (MicroBatch& micro : pack_groups(groups, actor_.ppo_max_token_len_per_rank)) {
+  std::vector<MicroBatch> micros = micro_batches(groups);
+  parameters.zero_gradient();
+  for (MicroBatch& micro : micros) {
     const auto tokens = [&](const auto& value) { return per_token(micro, device, value); };
     const at::Tensor weights = tokens([&](const Sample& s, int64_t) {
       return losses::token_weight(constants.loss_agg_mode, s.length(), totals);
@@ -261,6 +285,7 @@ void OnlineStep::update_mini_batch(std::span<Group> groups, double lr, bool firs
       metrics_.sum("actor/entropy_loss", part * bonus.item<double>());
     }
     loss.backward();
+    parameters.end_backward();
     if (!first) continue;
     const at::Tensor apart = (log_probs.detach().exp() - sampled.exp()).abs();
     metrics_.mean("training/rollout_probs_diff_mean", apart.mean().item<double>(),
@@ -268,19 +293,23 @@ void OnlineStep::update_mini_batch(std::span<Group> groups, double lr, bool firs
     metrics_.max("training/rollout_probs_diff_max", apart.max().item<double>());
     metrics_.deviation("training/rollout_probs_diff_std", apart);
   }
-  sharding::sum_gradients(*models.actor_parameters, ranks);
-  const double norm = models.optimizer->step(lr);
-  models.actor->refresh();
+  parameters.catch_up(micros.size());
+  const double norm = parameters.sum_gradient();
+  models.optimizer->step(lr, norm);
+  publish_actor(models);
   metrics_.mean("actor/grad_norm", norm);
-  if (!std::isfinite(norm)) metrics_.sum("actor/skipped_updates", 1.0 / ranks.size());
+  if (!std::isfinite(norm)) metrics_.sum("actor/skipped_updates", 1.0 / replicas.size());
 }
 
-std::vector<Group> OnlineStep::send_to(const std::vector<int>& ranks, std::vector<Group> groups) {
+// From the replicas of one role, whose ranks all have them, to those of another.
+std::vector<Group> OnlineStep::send_to(Role to, std::vector<Group> groups, Role from) {
+  session::Session& session = context_.session;
   std::vector<tensors::Record> records;
-  records.reserve(groups.size());
-  for (const Group& group : groups) records.push_back({group.id, group.cost(), pack(group)});
+  if (session.has(from) && session.place_in(from).t == 0)
+    for (const Group& group : groups) records.push_back({group.id, group.cost(), pack(group)});
   groups.clear();
-  for (const tensors::Record& record : tensors::exchange(context_.session.world(), std::move(records), ranks))
+  for (const tensors::Record& record :
+       tensors::exchange(session.world(), std::move(records), session.roles().mesh(to).replicas()))
     groups.push_back(unpack(record.bytes));
   return groups;
 }

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "runtime/base/error.h"
+#include "runtime/tensors/balance.h"
 #include "runtime/tensors/sequence_exchange.h"
 
 namespace trireme::tensors {
@@ -40,16 +41,31 @@ inline std::vector<Record> share(const std::vector<Record>& all, int rank, int n
   return mine;
 }
 
-// What each destination must receive, from assign() alone.
-inline std::vector<Record> expected(const std::vector<Record>& all, int rank,
-                                    const std::vector<int>& destinations) {
+using Replicas = std::vector<std::vector<int>>;
+
+// What each rank must receive, from assign() alone.
+inline std::vector<Record> expected(const std::vector<Record>& all, int rank, const Replicas& replicas) {
   std::vector<std::pair<int64_t, int64_t>> id_and_cost;
   for (const Record& r : all) id_and_cost.emplace_back(r.id, r.cost);
-  const auto assigned = assign(id_and_cost, static_cast<int>(destinations.size()));
+  const auto assigned = assign(id_and_cost, static_cast<int>(replicas.size()));
   std::vector<Record> mine;
   for (size_t i = 0; i < all.size(); ++i)
-    if (destinations[assigned[i]] == rank) mine.push_back(all[i]);
+    if (std::ranges::count(replicas[assigned[i]], rank) > 0) mine.push_back(all[i]);
   return mine;
+}
+
+// Some of the ranks, in any order, dealt out to replicas that need not be of one size.
+inline Replicas random_replicas(int num_ranks, std::mt19937_64& random) {
+  std::vector<int> ranks(num_ranks);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::shuffle(ranks.begin(), ranks.end(), random);
+  ranks.resize(1 + random() % ranks.size());
+  Replicas replicas{{ranks[0]}};
+  for (size_t i = 1; i < ranks.size(); ++i) {
+    if (random() % 2 == 0) replicas.emplace_back();
+    replicas.back().push_back(ranks[i]);
+  }
+  return replicas;
 }
 
 inline void expect_same(const std::vector<Record>& a, const std::vector<Record>& b) {
@@ -61,18 +77,15 @@ inline void expect_same(const std::vector<Record>& a, const std::vector<Record>&
   }
 }
 
-// Any number of sources, any subset of destinations, any order of arrival: the same records at each place.
+// Any number of sources, any replicas, any order of arrival: the same records at each place.
 inline void expect_each_record_arrives_once(comm::Communicator& world) {
-  for (uint64_t seed = 0; seed < 40; ++seed) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
     std::mt19937_64 random(seed);
     const auto all = records(static_cast<int64_t>(random() % 60), seed);
-    std::vector<int> destinations(world.size());
-    std::iota(destinations.begin(), destinations.end(), 0);
-    std::shuffle(destinations.begin(), destinations.end(), random);
-    destinations.resize(1 + random() % destinations.size());
+    const Replicas replicas = random_replicas(world.size(), random);
     const int num_sources = 1 + static_cast<int>(random() % static_cast<uint64_t>(world.size()));
-    const auto got = exchange(world, share(all, world.rank(), num_sources, seed + 1000), destinations);
-    expect_same(got, expected(all, world.rank(), destinations));
+    const auto got = exchange(world, share(all, world.rank(), num_sources, seed + 1000), replicas);
+    expect_same(got, expected(all, world.rank(), replicas));
   }
 }
 
