@@ -1,11 +1,10 @@
-// Who starts the guards: mpirun on this machine; Slurm and other hosts take their place beside it.
+// Who starts programs on the hosts of a job: mpirun (this machine, ssh, inside Slurm) or srun.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "runtime/plan/launch_plan.h"
+#include "launcher/backends/host_list.h"
 
 namespace trireme::backends {
 
@@ -13,9 +12,12 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
-  /// The command that starts `guard` once per rank of the plan, with its rank in the environment.
-  virtual std::vector<std::string> command_line(const plan::LaunchPlan& plan,
-                                                const std::vector<std::string>& guard) const = 0;
+  /// The command that starts `program` on each host as often as its share says. Ranks are counted in the
+  /// order of `hosts`, and each process finds its own in its environment. `exported`: names of our own
+  /// environment variables that it must find there, too.
+  virtual std::vector<std::string> command_line(const std::vector<HostShare>& hosts,
+                                                const std::vector<std::string>& program,
+                                                const std::vector<std::string>& exported) const = 0;
   /// A variable of our own environment that the command must not see, since it means another job.
   virtual bool hides(const std::string& variable) const = 0;
   /// A line of the command's own output that says nothing to a user.

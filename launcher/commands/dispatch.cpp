@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "launcher/commands/commands.h"
+#include "launcher/commands/gather_hosts.h"
 #include "launcher/commands/hand_on.h"
 #include "launcher/process/guard.h"
 #include "runtime/base/error.h"
@@ -17,10 +18,12 @@ const std::vector<Command>& all_commands() {
       {"score", "--model DIR ...", "log-probabilities of given texts", hand_on},
       {"generate", "--model DIR ...", "completions of prompts", hand_on},
       {"export", "SOURCE DESTINATION", "a checkpoint as a Hugging Face folder", hand_on},
-      {"bench", "rollout|train-step ...", "how fast this machine generates and trains", hand_on},
+      {"bench", "rollout|train-step|comm ...", "how fast this machine generates, trains and communicates", hand_on},
       {"docs", "configuration|metrics", "print the reference of all keys, or of all metrics", docs},
       {"help", "[COMMAND]", "this text, or a command's", help},
-      {"guard", "", "started by mpirun", [](const Arguments&) { return process::guard_rank(); }, true},
+      {"guard", "", "started by mpirun or srun", [](const Arguments&) { return process::guard_rank(); },
+       true},
+      {"report-host", "", "started by mpirun or srun", report_host, true},
   };
   return commands;
 }

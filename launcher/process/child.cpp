@@ -14,7 +14,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
+#include "launcher/process/clock.h"
 #include "runtime/base/error.h"
 
 namespace trireme::process {
@@ -110,13 +112,32 @@ pid_t start_child(const ChildOptions& options) {
   return pid;
 }
 
-void kill_descendants(pid_t group) {
+bool kill_descendants(pid_t group, std::chrono::milliseconds limit) {
   if (group > 0) ::kill(-group, SIGKILL);
+  const auto end = Clock::now() + limit;
+  auto nap = std::chrono::microseconds(100);
   // A process that is killed leaves its children to us, so this ends when the whole tree is gone.
   for (;;) {
     for (const pid_t pid : children()) ::kill(pid, SIGKILL);
-    if (::waitpid(-1, nullptr, 0) < 0 && errno != EINTR) return;
+    const pid_t pid = ::waitpid(-1, nullptr, WNOHANG);
+    if (pid < 0 && errno != EINTR) return true;
+    if (pid > 0) continue;
+    if (Clock::now() > end) return false;
+    std::this_thread::sleep_for(nap);
+    nap = std::min(nap * 2, std::chrono::microseconds(20'000));
   }
+}
+
+std::string process_state(pid_t pid) {
+  const auto folder = "/proc/" + std::to_string(pid);
+  std::ifstream stat(folder + "/stat"), wchan(folder + "/wchan");
+  std::string text, place;
+  if (!std::getline(stat, text)) return "gone";
+  const auto name_end = text.rfind(')');
+  if (name_end == std::string::npos || name_end + 2 >= text.size()) return "unknown";
+  std::getline(wchan, place);
+  const std::string state = fmt::format("state {}", text[name_end + 2]);
+  return place.empty() || place == "0" ? state : state + ", in " + place;
 }
 
 std::string signal_name(int signal) {

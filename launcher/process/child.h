@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,12 @@ struct ChildOptions {
 pid_t start_child(const ChildOptions& options);
 
 /// SIGKILL for the process group and for every process that descends from this one, as far as they are
-/// re-parented to it (PR_SET_CHILD_SUBREAPER), until none is left; waits for them.
-void kill_descendants(pid_t group);
+/// re-parented to it (PR_SET_CHILD_SUBREAPER), until none is left; waits for them, but not for longer than
+/// `limit`, since a process inside the kernel may not end. False if one is left.
+bool kill_descendants(pid_t group, std::chrono::milliseconds limit = std::chrono::seconds(5));
+
+/// What a process of this host is in: "state D, in nfs_wait_bit_killable"; "gone".
+std::string process_state(pid_t pid);
 
 /// "SIGKILL"; "signal 77" if it has no name.
 std::string signal_name(int signal);

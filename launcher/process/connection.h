@@ -1,8 +1,10 @@
 // The TCP connection between a guard and the supervisor, line by line, never blocking.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "runtime/plan/rank_report.h"
 
@@ -13,8 +15,9 @@ class Connection {
   Connection() = default;
   /// Takes an open socket.
   explicit Connection(int fd);
-  /// "host:port". Throws io.
-  static Connection to(const std::string& address);
+  /// "10.0.0.1:4711", or several, separated by commas: the first that answers, within some seconds. Throws
+  /// io.
+  static Connection to(const std::string& addresses);
   Connection(Connection&& other) noexcept { *this = std::move(other); }
   Connection& operator=(Connection&& other) noexcept;
   ~Connection() { close(); }
@@ -47,22 +50,37 @@ class Connection {
   plan::LineCutter cutter_;
 };
 
-/// Listens on 127.0.0.1, on a port that the kernel chooses.
+/// Listens on a port that the kernel chooses.
 class Listener {
  public:
-  Listener();
+  enum class Reach { this_host, other_hosts };
+  /// this_host: on 127.0.0.1. other_hosts: on all addresses. Throws io.
+  explicit Listener(Reach reach);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
   int fd() const { return fd_; }
-  const std::string& address() const { return address_; }
+  /// For Connection::to.
+  const std::string& addresses() const { return addresses_; }
   /// Not open if nobody is waiting.
   Connection accept();
 
  private:
   int fd_;
-  std::string address_;
+  std::string addresses_;
 };
+
+/// An IPv4 address of this host, without those of the loopback interface.
+struct OwnAddress {
+  std::string interface;
+  uint32_t address = 0;  // host byte order
+  int prefix = 32;       // bits of its network
+};
+std::vector<OwnAddress> own_addresses();
+/// "10.78.0.1"
+std::string to_text(uint32_t address);
+/// A TCP port of this host that was free a moment ago; 0 if there is none.
+int free_port();
 
 }  // namespace trireme::process

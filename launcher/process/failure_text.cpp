@@ -50,7 +50,9 @@ std::string failure_text(const Failure& failure, const RankRecord& record, int n
   if (record.exit && record.exit->signaled && record.exit->status == SIGKILL && !failure.explained)
     text += "\n  if nobody did that, it was the kernel, for lack of memory: `dmesg | tail` tells";
   if (!failure.explained) {
-    const auto lines = last_lines(log, kLines);
+    // Its guard saw the file, which may not be shared with this host.
+    auto lines = record.exit ? record.exit->last_lines : last_lines(log, kLines);
+    if (lines.empty()) lines = last_lines(log, kLines);
     text += lines.empty() ? "\n  it wrote nothing to its log" : "\n  the end of its log:" + quoted(lines);
   }
   return text + fmt::format("\n  log: {}", relative(log));

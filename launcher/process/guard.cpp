@@ -8,7 +8,10 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 
 #include "launcher/process/child.h"
@@ -18,6 +21,7 @@
 #include "launcher/process/rank_settings.h"
 #include "launcher/process/signal_queue.h"
 #include "runtime/base/error.h"
+#include "runtime/base/files.h"
 #include "runtime/plan/launch_plan.h"
 #include "runtime/plan/rank_env.h"
 #include "runtime/plan/rank_report.h"
@@ -28,34 +32,41 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kStateEvery = 500ms;
-constexpr auto kSilence = 10s;      // of the supervisor, until it counts as lost
+constexpr auto kSilence = 10s;        // of the supervisor, until it counts as lost
+constexpr auto kSilenceOfHosts = 4s;  // where it may be on another host
+constexpr auto kStartLimit = 60s;     // for the supervisor's answer to our first word
+constexpr auto kKillLimit = 3s;       // for SIGKILL to end a process
+constexpr size_t kFailureLines = 20;
 constexpr auto kGraceOnOrder = 5s;  // between SIGTERM and SIGKILL
 constexpr auto kGraceOnLoss = 2s;
 constexpr auto kGraceOnSignal = 300ms;  // mpirun kills the guard one second after its SIGTERM
 constexpr size_t kBacklog = 8 << 20;    // bytes for the supervisor, beyond which the rank has to wait
 constexpr size_t kLongestOrder = 4096;
+constexpr size_t kLongestStart = 256 << 20;
 
 class Guard {
  public:
-  Guard(plan::RankEnv env, plan::LaunchPlan plan)
+  Guard(plan::RankEnv env, plan::LaunchPlan plan, Connection supervisor)
       : env_(std::move(env)),
         plan_(std::move(plan)),
+        silence_(plan_.ranks.back().node > 0 ? kSilenceOfHosts : kSilence),
         signals_{SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2},
         page_(plan::RankPage::create_inherited()),
-        supervisor_(Connection::to(env_.supervisor)),
+        supervisor_(std::move(supervisor)),
         log_(env_.run_dir, env_.rank, plan_.attempt) {}
 
-  int run() {
+  int run(const std::vector<std::string>& orders) {
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-    supervisor_.send(plan::encode(plan::Hello{env_.rank, env_.secret, my_plan().host, ::getpid()}));
     try {
       start_rank();
     } catch (const Error& error) {
       page_.set_error(error.code(), error.message());
       finish(127 << 8);
     }
+    for (const auto& order : orders) obey(plan::decode_order(order));
     while (!may_leave()) turn();
     supervisor_.flush();
+    if (!left_) end_daemon();
     return status_for_mpirun();
   }
 
@@ -87,10 +98,11 @@ class Guard {
     close_ends();
   }
 
-  bool may_leave() const { return ended_ && (left_ || !supervisor_.is_open()); }
+  bool may_leave() const { return (ended_ || !stuck_.empty()) && (left_ || !supervisor_.is_open()); }
 
   int status_for_mpirun() const {
     if (left_) return 0;
+    if (!ended_) return 1;
     if (WIFSIGNALED(*ended_)) return 128 + WTERMSIG(*ended_);
     const int status = WEXITSTATUS(*ended_);
     return status == static_cast<int>(ExitStatus::checkpointed) ? 0 : status;
@@ -103,8 +115,8 @@ class Guard {
     // A supervisor that does not keep up slows the rank down instead of filling our memory.
     if (supervisor_.backlog() < kBacklog)
       for (int i = 0; i < 2; ++i) watched[2 + i].fd = output_[i];
-    auto next = std::min(next_state_, last_heard_ + kSilence);
-    for (const auto& deadline : {term_at_, kill_at_})
+    auto next = std::min(next_state_, last_heard_ + silence_);
+    for (const auto& deadline : {term_at_, kill_at_, stuck_at_})
       if (deadline) next = std::min(next, *deadline);
     ::poll(watched.data(), watched.size(), milliseconds_until(next));
 
@@ -161,6 +173,10 @@ class Guard {
         signal_rank(signal);
         break;
       default:
+        if (is_slurm_task()) {  // scancel, or the time limit: there is time for a checkpoint
+          signal_rank(SIGTERM);
+          break;
+        }
         // mpirun ends the job: the rank that called MPI_Abort gets a moment to end by itself, with its
         // own status, before it looks like a victim.
         if (!term_at_ && !kill_at_) term_at_ = Clock::now() + kGraceOnSignal;
@@ -170,6 +186,9 @@ class Guard {
   void signal_rank(int signal) {
     if (rank_ > 0 && !ended_) ::kill(-rank_, signal);
   }
+
+  // A task of srun's, and not the child of one of mpirun's daemons in a Slurm job.
+  static bool is_slurm_task() { return std::getenv("SLURM_STEP_ID") && !std::getenv("OMPI_COMM_WORLD_RANK"); }
 
   // Now SIGTERM, SIGKILL after the grace; an earlier SIGKILL stands.
   void end_rank(Clock::duration grace) {
@@ -188,23 +207,38 @@ class Guard {
     if (kill_at_ && now >= *kill_at_ && !ended_) {
       kill_at_.reset();
       signal_rank(SIGKILL);
+      stuck_at_ = now + kKillLimit;
+    }
+    if (stuck_at_ && now >= *stuck_at_ && !ended_) {
+      stuck_at_.reset();
+      stuck_ = fmt::format("process {} does not end on SIGKILL ({})", rank_, process_state(rank_));
+      next_state_ = now;
     }
     if (paused_) last_heard_ = now;
-    if (now >= last_heard_ + kSilence) {
+    if (now >= last_heard_ + silence_) {
       supervisor_.close();
       last_heard_ = now;
       end_rank(kGraceOnLoss);
     }
     if (now >= next_state_) {
       next_state_ = now + kStateEvery;
-      if (!ended_) supervisor_.send(plan::encode(plan::State{page_.read()}));
+      if (!ended_) report_state();
     }
+  }
+
+  void report_state() {
+    supervisor_.send(plan::encode(plan::State{page_.read(), now_ns(), stopped_ && !paused_, stuck_}));
   }
 
   void reap() {
     int status = 0;
     pid_t pid = 0;
-    while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0)
+    while ((pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
+      if (pid == rank_ && (WIFSTOPPED(status) || WIFCONTINUED(status))) {
+        stopped_ = WIFSTOPPED(status);
+        if (!paused_) report_state();
+        continue;
+      }
       if (pid == rank_) {
         ended_ns_ = now_ns();
         kill_descendants(rank_);
@@ -212,16 +246,37 @@ class Guard {
         finish(status);
         return;
       }
+    }
+  }
+
+  // mpirun's daemon on this host does not notice for a long time that it is cut off. Ours to end, since we
+  // are the only ones here who know.
+  void end_daemon() const {
+    const pid_t parent = ::getppid();
+    std::string name;
+    std::getline(std::ifstream(fmt::format("/proc/{}/comm", parent)), name);
+    if (name != "orted" && name != "prted") return;
+    ::kill(parent, SIGTERM);
+    const auto limit = Clock::now() + 1s;
+    while (::getppid() == parent && Clock::now() < limit) ::usleep(10'000);
+    if (::getppid() == parent) ::kill(parent, SIGKILL);
   }
 
   void finish(int wait_status) {
     ended_ = wait_status;
     term_at_.reset();
     kill_at_.reset();
+    stuck_at_.reset();
     const bool signaled = WIFSIGNALED(wait_status);
-    supervisor_.send(
-        plan::encode(plan::Exit{signaled, signaled ? WTERMSIG(wait_status) : WEXITSTATUS(wait_status),
-                                told_to_end_, ended_ns_ ? ended_ns_ : now_ns(), page_.read()}));
+    plan::Exit exit{.signaled = signaled,
+                    .status = signaled ? WTERMSIG(wait_status) : WEXITSTATUS(wait_status),
+                    .ended_by_guard = told_to_end_,
+                    .at_ns = ended_ns_ ? ended_ns_ : now_ns(),
+                    .page = page_.read(),
+                    .now_ns = now_ns(),
+                    .last_lines = {}};
+    if (wait_status != 0) exit.last_lines = last_lines(rank_log_path(env_.run_dir, env_.rank), kFailureLines);
+    supervisor_.send(plan::encode(exit));
   }
 
   // What the rank has written and we have not read yet. Nobody holds the other ends any more, so they say
@@ -256,6 +311,7 @@ class Guard {
 
   plan::RankEnv env_;
   plan::LaunchPlan plan_;
+  Clock::duration silence_;  // of the supervisor, until it counts as lost
   SignalQueue signals_;
   plan::RankPage page_;
   Connection supervisor_;
@@ -264,10 +320,42 @@ class Guard {
   pid_t rank_ = -1;
   std::optional<int> ended_;  // wait status
   int64_t ended_ns_ = 0;
-  bool told_to_end_ = false, left_ = false, paused_ = false;
+  bool told_to_end_ = false, left_ = false, paused_ = false, stopped_ = false;
+  std::string stuck_;  // why SIGKILL does not help
   Clock::time_point next_state_ = Clock::now(), last_heard_ = Clock::now();
-  std::optional<Clock::time_point> term_at_, kill_at_;
+  std::optional<Clock::time_point> term_at_, kill_at_, stuck_at_;
 };
+
+std::string own_host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+// The supervisor's answer to our first word, and what came right behind it.
+plan::Start wait_for_start(Connection& supervisor, std::vector<std::string>& rest) {
+  std::optional<plan::Start> start;
+  const auto limit = Clock::now() + kStartLimit;
+  while (!start) {
+    pollfd watched{supervisor.fd(), POLLIN, 0};
+    if (::poll(&watched, 1, milliseconds_until(limit)) == 0)
+      fail(ErrorCode::timeout, "the supervisor has not answered for {} s", kStartLimit.count());
+    supervisor.receive(kLongestStart, [&](std::string line) {
+      if (start)
+        rest.push_back(std::move(line));
+      else
+        start = plan::decode_start(line);
+    });
+    if (!start && !supervisor.is_open()) fail(ErrorCode::peer_failed, "the supervisor is gone");
+  }
+  return *start;
+}
+
+// Where hosts share the run's folder these files are there already, with this content.
+void write_if_different(const std::string& path, const std::string& text) {
+  if (std::filesystem::exists(path) && files::read(path) == text) return;
+  files::write_atomically(path, text);
+}
 
 }  // namespace
 
@@ -275,10 +363,24 @@ int guard_rank() {
   auto env = plan::RankEnv::from_environment();
   if (env.run_dir.empty() || env.supervisor.empty())
     fail(ErrorCode::invalid_config, "`trireme guard` is started by `trireme run`, not by hand");
-  auto plan = plan::load_launch_plan(plan::launch_plan_path(env.run_dir));
+  Connection supervisor = Connection::to(env.supervisor);
+  supervisor.send(plan::encode(plan::Hello{env.rank, env.secret, own_host_name(), ::getpid(), boot_id()}));
+  std::vector<std::string> orders;
+  const auto start = wait_for_start(supervisor, orders);
+  auto plan = plan::launch_plan_from_json(start.plan, "the launch plan from the supervisor");
   if (env.rank >= static_cast<int>(plan.ranks.size()))
-    fail(ErrorCode::invalid_config, "{} has no rank {}", plan::launch_plan_path(env.run_dir), env.rank);
-  return Guard(std::move(env), std::move(plan)).run();
+    fail(ErrorCode::invalid_config, "the launch plan has no rank {}", env.rank);
+  env.run_dir = plan.run_dir;
+  std::filesystem::create_directories(plan.run_dir + "/logs");
+  write_if_different(plan::launch_plan_path(plan.run_dir), start.plan);
+  write_if_different(plan.run_dir + "/config.toml", start.config);
+  return Guard(std::move(env), std::move(plan), std::move(supervisor)).run(orders);
+}
+
+std::string boot_id() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+  return id;
 }
 
 }  // namespace trireme::process

@@ -1,6 +1,7 @@
 // The environment in which a rank starts.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,14 @@ namespace trireme::process {
 /// where the user has not set it. `guard` is the guard's RankEnv.
 std::vector<std::string> rank_environment(const plan::LaunchPlan& plan, const plan::RankEnv& guard,
                                           const std::string& page);
+
+/// For a backend's command and the guards that it starts: our own environment without what the backend
+/// hides and what another run of ours has left, and with these.
+struct GuardSettings {
+  std::string run_dir, secret, supervisor;
+};
+std::vector<std::string> guard_environment(const std::function<bool(const std::string&)>& backend_hides,
+                                           const GuardSettings& settings);
 
 /// Our own environment without the variables that `hides` says, and with `extra` (NAME=value) in front.
 template <typename Hides>

@@ -1,9 +1,7 @@
 #include "launcher/process/supervisor.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,17 +10,16 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <list>
-#include <optional>
+#include <filesystem>
+#include <limits>
 
 #include "launcher/process/child.h"
-#include "launcher/process/clock.h"
-#include "launcher/process/connection.h"
 #include "launcher/process/failure_text.h"
-#include "launcher/process/first_failure.h"
+#include "launcher/process/guard.h"
 #include "launcher/process/rank_log.h"
 #include "launcher/process/rank_settings.h"
-#include "launcher/process/signal_queue.h"
+#include "launcher/process/stall.h"
+#include "launcher/process/switchboard.h"
 #include "runtime/base/error.h"
 #include "runtime/plan/rank_report.h"
 
@@ -32,45 +29,41 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kBeatEvery = 1s;
-constexpr auto kStartLimit = 60s;   // until all guards have reported
-constexpr auto kSilence = 10s;      // of a guard, until it counts as lost
-constexpr auto kVictimWait = 2s;    // for the cause, when a rank has ended because of another
-constexpr auto kEndLimit = 9s;      // guards give SIGTERM 5 s, then SIGKILL, then report
-constexpr auto kLeaveLimit = 5s;    // for mpirun to end when all guards have left
-constexpr auto kLonelyLimit = 60s;  // ranks that go on when another has ended, without any progress
-constexpr size_t kLongestReport = 64 << 20;
-constexpr size_t kLongestHello = 4096;
-
-std::string make_secret() {
-  std::array<unsigned char, 16> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    fail(ErrorCode::io, "the system gives no random numbers: {}", std::strerror(errno));
-  std::string text;
-  for (const auto byte : bytes) text += fmt::format("{:02x}", byte);
-  return text;
-}
-
-// A guard's connection; rank -1 until it has said who it is.
-struct Peer {
-  Connection connection;
-  int rank = -1;
-  pid_t guard_pid = 0;
-  Clock::time_point last_heard = Clock::now();
-};
+constexpr auto kStartLimit = 60s;        // until all guards have reported
+constexpr auto kSilence = 10s;           // of a guard, until it counts as lost
+constexpr auto kSilenceOfHosts = 4s;     // where it may be on another host
+constexpr auto kStoppedLimit = 3s;       // for somebody to continue a rank that was stopped
+constexpr auto kVictimWait = 2s;         // for the cause, when a rank has ended because of another
+constexpr auto kVictimWaitOfHosts = 5s;  // which may be a host that falls silent
+constexpr auto kEndLimit = 9s;           // guards give SIGTERM 5 s, then SIGKILL, then report
+constexpr auto kLeaveLimit = 5s;         // for mpirun to end when all guards have left
+constexpr auto kLonelyLimit = 60s;       // ranks that go on when another has ended, without any progress
+constexpr auto kShortestStall = 300s;    // where no limit is given
+constexpr int kStallFactor = 10;         // ... or so many times the longest wait between two signs of life
 
 class Supervisor {
  public:
-  Supervisor(const Job& job, const backends::Backend& backend, console::Console& console)
+  Supervisor(const Job& job, const backends::Backend& backend, console::Console& console,
+             SignalQueue& signals)
       : job_(job),
         backend_(backend),
         console_(console),
-        signals_{SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP},
+        signals_(signals),
+        several_hosts_(job.plan.ranks.back().node > 0),
         secret_(make_secret()),
-        ranks_(job.plan.ranks.size()) {
+        board_(several_hosts_ ? Listener::Reach::other_hosts : Listener::Reach::this_host, secret_,
+               {.report = [this](auto& peer, plan::Report report) { understand(peer, std::move(report)); },
+                .lost = [this](int rank, bool silent) { lose(rank, silent); },
+                .complaint =
+                    [this](int rank, const std::string& message) {
+                      console_.err(fmt::format("trireme: rank {}: {}", rank, message));
+                    }}),
+        ranks_(job.plan.ranks.size()),
+        stopped_since_(ranks_.size()) {
     for (size_t i = 0; i < ranks_.size(); ++i) ranks_[i].host = job.plan.ranks[i].host;
   }
 
-  int run() {
+  Outcome run() {
     // What a killed guard or mpirun leaves behind becomes our child, so that we can end it.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     start();
@@ -83,26 +76,24 @@ class Supervisor {
   // ending: told to end because of a failure or a second signal. leaving: all ranks are gone.
   enum class State { running, stopping, ending, leaving, done };
 
-  std::string mpirun_log() const { return job_.plan.run_dir + "/logs/" + backend_.name() + ".log"; }
+  std::string backend_log() const { return job_.plan.run_dir + "/logs/" + backend_.name() + ".log"; }
 
   void start() {
-    const int log = ::open(mpirun_log().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (log < 0) fail(ErrorCode::io, "cannot write {}: {}", mpirun_log(), std::strerror(errno));
+    const int log = ::open(backend_log().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (log < 0) fail(ErrorCode::io, "cannot write {}: {}", backend_log(), std::strerror(errno));
     log_offset_ = ::lseek(log, 0, SEEK_END);
-    const auto hides = [&](const std::string& name) {
-      return backend_.hides(name) || name.starts_with("TRIREME_RANK") ||
-             name.starts_with("TRIREME_NUM_RANKS") || name.starts_with("TRIREME_LOCAL_RANK") ||
-             name == "TRIREME_RUN_DIR" || name == "TRIREME_SECRET" || name == "TRIREME_SUPERVISOR";
-    };
-    ChildOptions options{.command = backend_.command_line(job_.plan, job_.guard),
-                         .environment = environment_without(
-                             hides, {"TRIREME_RUN_DIR=" + job_.plan.run_dir, "TRIREME_SECRET=" + secret_,
-                                     "TRIREME_SUPERVISOR=" + listener_.address()}),
-                         .out = log,
-                         .err = log,
-                         .death_signal = SIGTERM};
+    auto exported = job_.exported;
+    exported.insert(exported.end(), {"TRIREME_RUN_DIR", "TRIREME_SUPERVISOR", "TRIREME_SECRET"});
+    const ChildOptions options{
+        .command = backend_.command_line(job_.hosts, job_.guard, exported),
+        .environment = guard_environment(
+            [&](const std::string& name) { return backend_.hides(name); },
+            {.run_dir = job_.plan.run_dir, .secret = secret_, .supervisor = board_.addresses()}),
+        .out = log,
+        .err = log,
+        .death_signal = SIGTERM};
     try {
-      mpirun_ = start_child(options);
+      child_ = start_child(options);
     } catch (const Error& error) {
       ::close(log);
       fail(error.code(), "{}. To do: {}.", error.message(), backend_.how_to_install());
@@ -111,86 +102,114 @@ class Supervisor {
   }
 
   void turn() {
-    std::vector<pollfd> watched{{signals_.fd(), POLLIN, 0}, {listener_.fd(), POLLIN, 0}};
-    for (const auto& peer : peers_) {
-      const short send = peer.connection.backlog() ? POLLOUT : 0;
-      watched.push_back({peer.connection.fd(), static_cast<short>(POLLIN | send), 0});
-    }
+    std::vector<pollfd> watched{{signals_.fd(), POLLIN, 0}};
+    board_.add_to(watched);
     auto next = next_beat_;
     for (const auto& deadline : {deadline_, end_at_})
       if (deadline) next = std::min(next, std::max(*deadline, Clock::now() + 1ms));
     ::poll(watched.data(), watched.size(), milliseconds_until(next));
-
-    size_t i = 2;
-    for (auto& peer : peers_)
-      if (watched[i++].revents) hear(peer);
-    if (watched[1].revents)
-      if (auto connection = listener_.accept(); connection.is_open())
-        peers_.push_back({.connection = std::move(connection)});
-    peers_.remove_if([](const Peer& peer) { return !peer.connection.is_open(); });
+    board_.serve(watched, 1);
     while (const auto signal = signals_.next()) on_signal(*signal);
     check_time();
     check_ends();
   }
 
-  void hear(Peer& peer) {
-    peer.connection.flush();
-    peer.connection.receive(peer.rank < 0 ? kLongestHello : kLongestReport, [&](const std::string& line) {
-      try {
-        understand(peer, plan::decode_report(line));
-      } catch (const Error& error) {
-        peer.connection.close();
-        if (peer.rank >= 0) console_.err(fmt::format("trireme: rank {}: {}", peer.rank, error.message()));
-      }
-    });
-    if (!peer.connection.is_open() && peer.rank >= 0) lose(peer.rank);
-  }
-
-  void understand(Peer& peer, plan::Report report) {
-    peer.last_heard = Clock::now();
-    if (const auto* hello = std::get_if<plan::Hello>(&report)) {
-      const bool known = hello->secret == secret_ && hello->rank >= 0 && hello->rank < num_ranks();
-      if (!known || peer.rank >= 0) fail(ErrorCode::corrupt_data, "a stranger connected");
-      peer.rank = hello->rank;
-      peer.guard_pid = hello->guard_pid;
-      ++reported_;
-      if (state_ == State::ending) peer.connection.send(plan::encode(plan::Order::end));
-      if (state_ == State::stopping) peer.connection.send(plan::encode(plan::Order::stop));
-      return;
-    }
-    if (peer.rank < 0) fail(ErrorCode::corrupt_data, "a stranger connected");
-    RankRecord& record = ranks_[peer.rank];
+  void understand(Switchboard::Peer& peer, plan::Report report) {
+    if (const auto* hello = std::get_if<plan::Hello>(&report)) return greet(peer, *hello);
+    const int rank = peer.rank;
+    RankRecord& record = ranks_[static_cast<size_t>(rank)];
     if (const auto* output = std::get_if<plan::Output>(&report)) {
       for (const auto& line : output->lines)
-        output->is_error ? console_.rank_err(peer.rank, line) : console_.out(line);
+        output->is_error ? console_.rank_err(rank, line) : console_.out(line);
     } else if (auto* state = std::get_if<plan::State>(&report)) {
-      if (state->page.changed_ns != record.page.changed_ns ||
-          collectives_begun(state->page) != collectives_begun(record.page))
-        last_progress_ = Clock::now();
+      note_clock(peer, record, state->now_ns);
+      note_progress(record.page, state->page);
+      note_stop(rank, state->stopped);
       record.page = std::move(state->page);
-      if (peer.rank == 0) show_progress();
+      record.stuck = std::move(state->stuck);
+      if (rank == 0) show_progress();
     } else if (auto* exit = std::get_if<plan::Exit>(&report)) {
+      note_clock(peer, record, exit->now_ns);
       record.page = exit->page;
       record.exit = std::move(*exit);
-      last_progress_ = Clock::now();
+      stopped_since_[static_cast<size_t>(rank)].reset();
+      progress_at(Clock::now());
       const bool good =
           !record.exit->signaled && (record.exit->status == 0 || record.exit->status == kCheckpointed);
       // A rank that knows of another's failure may be quicker than that other one, whose message counts.
-      const bool is_victim = record.page.has_error && record.page.error_code == ErrorCode::peer_failed;
-      if (!good && !is_victim) end_all();
-      if (!good && is_victim && !end_at_) end_at_ = Clock::now() + kVictimWait;
+      if (!good && !is_victim(record.page)) end_all();
+      if (!good && is_victim(record.page) && !end_at_)
+        end_at_ = Clock::now() + (several_hosts_ ? kVictimWaitOfHosts : kVictimWait);
     }
   }
 
-  static int64_t collectives_begun(const plan::RankPage::Snapshot& page) {
-    int64_t total = 0;
-    for (const auto& collective : page.collectives) total += collective.seq;
-    return total;
+  void greet(Switchboard::Peer& peer, const plan::Hello& hello) {
+    if (hello.rank < 0 || hello.rank >= num_ranks()) fail(ErrorCode::corrupt_data, "a stranger connected");
+    const auto& planned = job_.plan.ranks[static_cast<size_t>(hello.rank)].host;
+    if (hello.host != planned && !misplaced_)
+      console_.err(fmt::format("trireme: {} put rank {} on {}; the plan says {}", backend_.name(), hello.rank,
+                               hello.host, planned));
+    misplaced_ = misplaced_ || hello.host != planned;
+    peer.rank = hello.rank;
+    ++reported_;
+    ranks_[static_cast<size_t>(hello.rank)].clock_offset_ns = std::numeric_limits<int64_t>::max();
+    const bool one_clock = hello.boot == boot_id();
+    if (one_clock) ranks_[static_cast<size_t>(hello.rank)].clock_offset_ns = 0;
+    std::error_code error;
+    const auto program = [&](const std::string& pid) {
+      return std::filesystem::read_symlink("/proc/" + pid + "/exe", error).string();
+    };
+    // Another host's, or another container's, numbers are not ours.
+    if (one_clock && program(std::to_string(hello.guard_pid)) == program("self"))
+      peer.guard_pid = hello.guard_pid;
+    peer.connection.send(plan::encode(plan::Start{plan_text_, job_.config}));
+    if (state_ == State::ending) peer.connection.send(plan::encode(plan::Order::end));
+    if (state_ == State::stopping) peer.connection.send(plan::encode(plan::Order::stop));
   }
 
-  void lose(int rank) {
-    if (ranks_[rank].exit || ranks_[rank].lost_ns) return;
-    ranks_[rank].lost_ns = now_ns();
+  // Between two hosts the least difference that was ever seen is nearest to that of their clocks.
+  static void note_clock(const Switchboard::Peer&, RankRecord& record, int64_t their_ns) {
+    if (record.clock_offset_ns != 0)
+      record.clock_offset_ns = std::min(record.clock_offset_ns, now_ns() - their_ns);
+  }
+
+  void note_progress(const plan::RankPage::Snapshot& before, const plan::RankPage::Snapshot& page) {
+    const auto begun = [](const plan::RankPage::Snapshot& p) {
+      int64_t total = 0;
+      for (const auto& collective : p.collectives) total += collective.seq;
+      return total;
+    };
+    if (page.changed_ns != before.changed_ns || begun(page) != begun(before)) progress_at(Clock::now());
+  }
+
+  void progress_at(Clock::time_point now) {
+    longest_wait_ = std::max(longest_wait_, now - last_progress_);
+    last_progress_ = now;
+  }
+
+  void note_stop(int rank, bool stopped) {
+    auto& since = stopped_since_[static_cast<size_t>(rank)];
+    if (!stopped) since.reset();
+    if (!stopped || since) return;
+    since = Clock::now();
+    console_.err(
+        fmt::format("trireme: rank {} on {} was stopped by a signal; the run ends unless it goes on "
+                    "within {} s",
+                    rank, ranks_[static_cast<size_t>(rank)].host, kStoppedLimit.count()));
+  }
+
+  void lose(int rank, bool silent) {
+    RankRecord& record = ranks_[static_cast<size_t>(rank)];
+    if (record.exit || record.lost_ns) return;
+    record.lost_ns = now_ns();
+    record.fell_silent = silent;
+    end_all();
+  }
+
+  void judge(int rank, const std::string& what) {
+    RankRecord& record = ranks_[static_cast<size_t>(rank)];
+    record.judged = what;
+    record.judged_ns = now_ns();
     end_all();
   }
 
@@ -198,9 +217,8 @@ class Supervisor {
     switch (signal) {
       case SIGCHLD: {
         int status = 0;
-        if (mpirun_ > 0 && ::waitpid(mpirun_, &status, WNOHANG) == mpirun_) {
-          mpirun_status_ = status;
-          mpirun_ = -1;
+        if (child_ > 0 && ::waitpid(child_, &status, WNOHANG) == child_) {
+          child_ = -1;
           // Reports that are already on their way come first.
           if (state_ < State::ending) deadline_ = Clock::now() + (reported_ ? 1s : 0s);
         }
@@ -218,27 +236,27 @@ class Supervisor {
     if (state_ == State::running) {
       stop_signal_ = signal;
       state_ = State::stopping;
-      send_all(plan::Order::stop);
+      board_.send_all(plan::encode(plan::Order::stop));
       console_.err(signal == SIGINT ? "trireme: writing a checkpoint; Ctrl-C again to stop at once"
                                     : fmt::format("trireme: {}: writing a checkpoint, then stopping",
                                                   signal_name(signal)));
       show_progress();
-    } else if (state_ <= State::ending) {
+    } else if (state_ <= State::ending && signal == SIGINT) {
+      // Batch systems say the same in several ways: only Ctrl-C means that it shall end at once.
       killed_ = true;
       end_all();
-      send_all(plan::Order::kill);
+      board_.send_all(plan::encode(plan::Order::kill));
     }
   }
 
   // The ranks stop first, then we do; whoever continues us continues them.
   void pause() {
-    send_all(plan::Order::pause);
-    for (auto& peer : peers_)
-      for (int i = 0; i < 100 && peer.connection.backlog(); ++i, ::usleep(1000)) peer.connection.flush();
+    board_.send_all(plan::encode(plan::Order::pause));
+    board_.flush();
     ::raise(SIGSTOP);
-    send_all(plan::Order::resume);
+    board_.send_all(plan::encode(plan::Order::resume));
     last_progress_ = Clock::now();
-    for (auto& peer : peers_) peer.last_heard = Clock::now();
+    board_.forgive_silence();
     next_beat_ = Clock::now();
   }
 
@@ -247,36 +265,46 @@ class Supervisor {
     if (state_ >= State::ending) return;
     state_ = State::ending;
     deadline_ = Clock::now() + kEndLimit;
-    send_all(plan::Order::end);
-  }
-
-  void send_all(plan::Order order) {
-    for (auto& peer : peers_)
-      if (peer.rank >= 0) peer.connection.send(plan::encode(order));
+    board_.send_all(plan::encode(plan::Order::end));
   }
 
   void check_time() {
     const auto now = Clock::now();
     if (now >= next_beat_) {
       next_beat_ = now + kBeatEvery;
-      send_all(plan::Order::beat);
-      for (auto& peer : peers_)
-        if (peer.rank >= 0 && now > peer.last_heard + kSilence) lose(peer.rank);
+      board_.send_all(plan::encode(plan::Order::beat));
+      board_.find_silent(several_hosts_ ? Clock::duration(kSilenceOfHosts) : kSilence);
     }
     if (end_at_ && now >= *end_at_) end_all();
-    if (state_ < State::ending && reported_ < num_ranks() && now > started_ + kStartLimit) {
-      trouble_ = fmt::format("{} of {} ranks did not start within {} s", num_ranks() - reported_, num_ranks(),
-                             kStartLimit.count());
-      timed_out_ = true;
-      end_all();
+    if (state_ >= State::ending) return;
+    for (size_t rank = 0; rank < stopped_since_.size(); ++rank)
+      if (stopped_since_[rank] && now > *stopped_since_[rank] + kStoppedLimit && state_ < State::ending)
+        judge(static_cast<int>(rank),
+              fmt::format("was stopped by a signal (SIGSTOP), and nobody continued it "
+                          "for {} s",
+                          kStoppedLimit.count()));
+    if (state_ < State::ending && reported_ < num_ranks() && now > started_ + kStartLimit)
+      give_up(fmt::format("{} of {} ranks did not start within {} s", num_ranks() - reported_, num_ranks(),
+                          kStartLimit.count()));
+    if (state_ < State::ending && num_ended() > 0 && now > last_progress_ + kLonelyLimit)
+      give_up(fmt::format("{} of {} ranks have ended, and for {} s the others went on without any progress",
+                          num_ended(), num_ranks(), kLonelyLimit.count()));
+    if (state_ < State::ending && reported_ == num_ranks() && now > last_progress_ + stall_limit()) {
+      const auto stall = find_stall(ranks_, now_ns());
+      judge(stall.rank, fmt::format("{} (no progress anywhere for {} s)", stall.what,
+                                    std::chrono::floor<std::chrono::seconds>(now - last_progress_).count()));
     }
-    if (state_ < State::ending && num_ended() > 0 && now > last_progress_ + kLonelyLimit) {
-      trouble_ =
-          fmt::format("{} of {} ranks have ended, and for {} s the others went on without any progress",
-                      num_ended(), num_ranks(), kLonelyLimit.count());
-      timed_out_ = true;
-      end_all();
-    }
+  }
+
+  Clock::duration stall_limit() const {
+    if (job_.stall_timeout > 0s) return job_.stall_timeout;
+    return std::max<Clock::duration>(kShortestStall, kStallFactor * longest_wait_);
+  }
+
+  void give_up(const std::string& why) {
+    trouble_ = why;
+    timed_out_ = true;
+    end_all();
   }
 
   int num_ranks() const { return static_cast<int>(ranks_.size()); }
@@ -287,10 +315,10 @@ class Supervisor {
 
   void check_ends() {
     const bool all_gone = std::all_of(ranks_.begin(), ranks_.end(), [](const auto& r) {
-      return r.exit.has_value() || r.lost_ns.has_value();
+      return r.exit.has_value() || r.lost_ns.has_value() || !r.stuck.empty();
     });
     const bool late = deadline_ && Clock::now() >= *deadline_;
-    if (state_ < State::ending && late && mpirun_ < 0) {
+    if (state_ < State::ending && late && child_ < 0) {
       if (reported_ && !all_gone)
         trouble_ = fmt::format("{} ended while ranks were running", backend_.name());
       deadline_.reset();
@@ -298,20 +326,22 @@ class Supervisor {
     } else if (state_ < State::leaving && (all_gone || (state_ == State::ending && late))) {
       leave();
     }
-    if (state_ == State::leaving && mpirun_ < 0) state_ = State::done;
+    if (state_ == State::leaving && child_ < 0) state_ = State::done;
     if (state_ == State::leaving && deadline_ && Clock::now() >= *deadline_) {
       // Guards that still hold their connection are still there; mpirun goes last.
-      for (const auto& peer : peers_)
-        if (peer.guard_pid > 0) ::kill(peer.guard_pid, SIGKILL);
-      ::kill(-mpirun_, SIGKILL);
+      for (const pid_t pid : board_.guards_of_this_host()) ::kill(pid, SIGKILL);
+      ::kill(-child_, SIGKILL);
       deadline_ = Clock::now() + kLeaveLimit;
     }
   }
 
   void leave() {
     state_ = State::leaving;
-    deadline_ = Clock::now() + kLeaveLimit;
-    send_all(plan::Order::leave);
+    const bool lost =
+        std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.lost_ns && !r.exit; });
+    // A backend that waits for a host which is gone waits for long.
+    deadline_ = Clock::now() + (lost && several_hosts_ ? 1s : kLeaveLimit);
+    board_.send_all(plan::encode(plan::Order::leave));
   }
 
   void show_progress() {
@@ -319,51 +349,67 @@ class Supervisor {
     console::Progress shown{
         .phase = page.phase, .stage = page.stage, .step = page.step, .total_steps = page.total_steps};
     shown.elapsed = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - started_);
+    const auto changed = page.changed_ns + ranks_[0].clock_offset_ns;
     shown.left = console::time_left(page.step, page.total_steps,
                                     std::chrono::nanoseconds(page.changed_ns - page.phase_began_ns),
-                                    std::chrono::nanoseconds(now_ns() - page.changed_ns));
+                                    std::chrono::nanoseconds(now_ns() - changed));
     if (state_ == State::stopping) shown.note = "stopping";
     console_.progress(std::move(shown));
   }
 
-  int conclude();
+  Outcome conclude();
 
   static constexpr int kCheckpointed = static_cast<int>(ExitStatus::checkpointed);
 
   const Job& job_;
   const backends::Backend& backend_;
   console::Console& console_;
-  SignalQueue signals_;
-  Listener listener_;
-  std::string secret_;
+  SignalQueue& signals_;
+  const bool several_hosts_;
+  const std::string secret_, plan_text_ = plan::to_json(job_.plan);
+  Switchboard board_;
   std::vector<RankRecord> ranks_;
-  std::list<Peer> peers_;
-  pid_t mpirun_ = -1;
-  int mpirun_status_ = 0;
-  off_t log_offset_ = 0;  // where this attempt's part of mpirun's log begins
+  std::vector<std::optional<Clock::time_point>> stopped_since_;
+  pid_t child_ = -1;      // mpirun or srun
+  off_t log_offset_ = 0;  // where this attempt's part of its log begins
   State state_ = State::running;
   int reported_ = 0;     // guards that have said hello
   int stop_signal_ = 0;  // the first signal that asked for a stop
   bool killed_ = false;  // a second one came
-  bool timed_out_ = false;
+  bool timed_out_ = false, misplaced_ = false;
   std::string trouble_;  // what went wrong beside the ranks
   Clock::time_point started_ = Clock::now(), next_beat_ = Clock::now(), last_progress_ = Clock::now();
+  Clock::duration longest_wait_{};
   std::optional<Clock::time_point> deadline_;  // of the present state
   std::optional<Clock::time_point> end_at_;
 };
 
-int Supervisor::conclude() {
-  const auto failure = first_failure(ranks_, stop_signal_ != 0);
-  const auto finish = [&](ExitStatus status, const std::string& text) {
-    console_.finish();
-    if (!text.empty()) fmt::print(stderr, "{}\n", text);
-    return static_cast<int>(status);
-  };
-  if (failure) {
-    const RankRecord& record = ranks_[failure->rank];
-    finish(ExitStatus::failed,
-           failure_text(*failure, record, num_ranks(), rank_log_path(job_.plan.run_dir, failure->rank)));
-    return failure->status;
+// Errors that the same input gives every time.
+bool is_permanent(const RankRecord& record) {
+  const auto& page = record.last_page();
+  const auto code = page.error_code;
+  return page.has_error && (code == ErrorCode::invalid_config || code == ErrorCode::bad_shape ||
+                            code == ErrorCode::corrupt_data);
+}
+
+Outcome Supervisor::conclude() {
+  Outcome outcome;
+  outcome.asked_to_stop = stop_signal_ != 0;
+  outcome.lost_hosts = lost_hosts(ranks_);
+  outcome.failure = first_failure(ranks_, outcome.asked_to_stop);
+  if (outcome.failure) {
+    const RankRecord& record = ranks_[static_cast<size_t>(outcome.failure->rank)];
+    outcome.status = outcome.failure->status;
+    outcome.may_pass = !is_permanent(record) && outcome.status != 127 && outcome.status != 2;
+    const auto& page = record.last_page();
+    outcome.place = fmt::format("{} step {}", page.phase.empty() ? "start" : page.phase, page.step);
+    outcome.text = failure_text(*outcome.failure, record, num_ranks(),
+                                rank_log_path(job_.plan.run_dir, outcome.failure->rank));
+    for (size_t rank = 0; rank < ranks_.size(); ++rank)
+      if (!ranks_[rank].stuck.empty())
+        outcome.text += fmt::format("\n  rank {} could not be ended: on {}, {}", rank, ranks_[rank].host,
+                                    ranks_[rank].stuck);
+    return outcome;
   }
   const bool all_good = std::all_of(ranks_.begin(), ranks_.end(), [](const auto& r) {
     return r.exit && !r.exit->signaled && (r.exit->status == 0 || r.exit->status == kCheckpointed);
@@ -371,10 +417,16 @@ int Supervisor::conclude() {
   const bool checkpointed = all_good && std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) {
                               return r.exit->status == kCheckpointed;
                             });
-  if (!all_good && stop_signal_ == 0) {
+  const auto finish = [&](ExitStatus status, const std::string& text) {
+    outcome.status = static_cast<int>(status);
+    outcome.text = text;
+    return outcome;
+  };
+  if (!all_good && !outcome.asked_to_stop) {
     if (trouble_.empty()) trouble_ = fmt::format("{} could not start the ranks", backend_.name());
+    outcome.may_pass = true;
     return finish(timed_out_ ? ExitStatus::timed_out : ExitStatus::failed,
-                  trouble_text(trouble_, backend_, mpirun_log(), log_offset_));
+                  trouble_text(trouble_, backend_, backend_log(), log_offset_));
   }
   std::string text;
   if (checkpointed)
@@ -387,8 +439,9 @@ int Supervisor::conclude() {
 
 }  // namespace
 
-int supervise(const Job& job, const backends::Backend& backend, console::Console& console) {
-  return Supervisor(job, backend, console).run();
+Outcome supervise(const Job& job, const backends::Backend& backend, console::Console& console,
+                  SignalQueue& signals) {
+  return Supervisor(job, backend, console, signals).run();
 }
 
 }  // namespace trireme::process

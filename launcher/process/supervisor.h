@@ -2,23 +2,43 @@
 // on, ends all when one fails, and says why.
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "launcher/backends/backend.h"
 #include "launcher/console/console.h"
+#include "launcher/process/first_failure.h"
+#include "launcher/process/signal_queue.h"
 #include "runtime/plan/launch_plan.h"
 
 namespace trireme::process {
 
 struct Job {
-  plan::LaunchPlan plan;           // lies in plan.run_dir, whose logs folder exists
-  std::vector<std::string> guard;  // command
-  std::string how_to_resume;       // a command, for who stopped the run
+  plan::LaunchPlan plan;                   // lies in plan.run_dir, whose logs folder exists
+  std::string config;                      // config.toml, for hosts that do not share that folder
+  std::vector<backends::HostShare> hosts;  // of the plan's ranks, in their order
+  std::vector<std::string> guard;          // command
+  std::vector<std::string> exported;       // names of environment variables that ranks need elsewhere
+  std::string how_to_resume;               // a command, for who stopped the run
+  std::chrono::seconds stall_timeout{0};   // without any progress; 0: from what was seen so far
 };
 
-/// Returns the job's exit status (docs/exit-codes.md) when nothing of it is running any more. The last
-/// thing on the console is one paragraph about the first rank that failed, if one did.
-int supervise(const Job& job, const backends::Backend& backend, console::Console& console);
+/// How one attempt ended.
+struct Outcome {
+  int status = 0;                       // docs/exit-codes.md
+  std::string text;                     // the paragraph that tells why; may be empty
+  std::optional<Failure> failure;       // of the first rank that failed
+  bool asked_to_stop = false;           // by a signal
+  bool may_pass = false;                // the same might go well another time
+  std::string place;                    // where the failed rank was: "grpo step 12"
+  std::vector<std::string> lost_hosts;  // as the plan calls them
+};
+
+/// Returns when nothing of this attempt is running any more, as far as this host can tell. Throws io if the
+/// backend's command does not exist.
+Outcome supervise(const Job& job, const backends::Backend& backend, console::Console& console,
+                  SignalQueue& signals);
 
 }  // namespace trireme::process

@@ -150,6 +150,15 @@ SysFiles::SysFiles(const std::string& root) : this_machine_(root.empty() || root
   source_ = std::make_unique<Recorded>(text, root);
 }
 
+SysFiles::SysFiles(std::unique_ptr<Source> source) : source_(std::move(source)) {}
+
+SysFiles SysFiles::from_record(const std::string& text, const std::string& where) {
+  if (!text.starts_with(kHeading))
+    fail(ErrorCode::corrupt_data, "{} sent no description of its machine that this version reads", where);
+  return SysFiles(std::make_unique<Recorded>(text, where));
+}
+
+SysFiles::SysFiles(SysFiles&&) noexcept = default;
 SysFiles::~SysFiles() = default;
 
 std::optional<std::string> SysFiles::text(const std::string& path) const {

@@ -18,6 +18,9 @@ class SysFiles {
   /// "" or "/": this machine. A folder: what stands for "/". A file: what record() gave. Throws io,
   /// corrupt_data.
   explicit SysFiles(const std::string& root = "");
+  /// What record() gave, read on `where`. Throws corrupt_data.
+  static SysFiles from_record(const std::string& text, const std::string& where);
+  SysFiles(SysFiles&&) noexcept;
   ~SysFiles();
 
   bool is_this_machine() const { return this_machine_; }
@@ -41,6 +44,7 @@ class SysFiles {
   struct Source;
   struct Folder;
   struct Recorded;
+  explicit SysFiles(std::unique_ptr<Source> source);
 
   bool this_machine_ = false;
   std::unique_ptr<Source> source_;

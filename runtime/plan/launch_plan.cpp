@@ -1,5 +1,6 @@
 #include "runtime/plan/launch_plan.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/error.h"
@@ -27,6 +28,11 @@ Value field(const Json& object, const char* name, const std::string& where) {
 
 }  // namespace
 
+int ranks_on(const LaunchPlan& plan, int node) {
+  return static_cast<int>(std::count_if(plan.ranks.begin(), plan.ranks.end(),
+                                        [node](const RankPlan& rank) { return rank.node == node; }));
+}
+
 std::string launch_plan_path(const std::string& run_dir) {
   return run_dir + "/launch_plan.json";
 }
@@ -37,6 +43,7 @@ std::string to_json(const LaunchPlan& plan) {
     const RankPlan& r = plan.ranks[rank];
     ranks.push_back({{"rank", rank},
                      {"host", r.host},
+                     {"node", r.node},
                      {"local_rank", r.local_rank},
                      {"cpus", r.cpus},
                      {"memory_node", r.memory_node},
@@ -50,6 +57,10 @@ std::string to_json(const LaunchPlan& plan) {
                     {"run_dir", plan.run_dir},
                     {"program", plan.program},
                     {"attempt", plan.attempt},
+                    {"restarts", plan.restarts},
+                    {"max_restarts", plan.max_restarts},
+                    {"master_address", plan.master_address},
+                    {"master_port", plan.master_port},
                     {"ranks", ranks}};
   return all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -65,12 +76,17 @@ LaunchPlan launch_plan_from_json(const std::string& text, const std::string& whe
   plan.run_dir = field<std::string>(all, "run_dir", where);
   plan.program = field<std::vector<std::string>>(all, "program", where);
   plan.attempt = field<int>(all, "attempt", where);
+  plan.restarts = field<int>(all, "restarts", where);
+  plan.max_restarts = field<int>(all, "max_restarts", where);
+  plan.master_address = field<std::string>(all, "master_address", where);
+  plan.master_port = field<int>(all, "master_port", where);
   for (const Json& entry : field<Json>(all, "ranks", where)) {
     const std::string place = fmt::format("{}, rank {}", where, plan.ranks.size());
     if (field<size_t>(entry, "rank", place) != plan.ranks.size())
       fail(ErrorCode::corrupt_data, "{}: ranks are not in order", place);
     RankPlan& r = plan.ranks.emplace_back();
     r.host = field<std::string>(entry, "host", place);
+    r.node = field<int>(entry, "node", place);
     r.local_rank = field<int>(entry, "local_rank", place);
     r.cpus = field<std::vector<int>>(entry, "cpus", place);
     r.memory_node = field<int>(entry, "memory_node", place);

@@ -1,5 +1,6 @@
 // What the launcher decided before it started anything: which rank runs where, on what, with which
-// environment. Written once as RUN/launch_plan.json, read by every guard and rank.
+// environment. The supervisor keeps it as RUN/launch_plan.json and sends it to every guard, which writes the
+// same file where the run's folder is not shared.
 #pragma once
 
 #include <map>
@@ -9,7 +10,8 @@
 namespace trireme::plan {
 
 struct RankPlan {
-  std::string host;
+  std::string host;  // as it calls itself
+  int node = 0;      // number of the host among those of the plan
   int local_rank = 0;
   std::vector<int> cpus;   // empty: not bound
   int memory_node = -1;    // preferred, not forced; -1: none
@@ -23,15 +25,21 @@ struct RankPlan {
 };
 
 struct LaunchPlan {
-  static constexpr int kVersion = 2;
+  static constexpr int kVersion = 3;
 
-  std::string run_dir;               // absolute
-  std::vector<std::string> program;  // of a rank, absolute, with arguments
-  int attempt = 0;                   // from 0; one more whenever the run is started again
-  std::vector<RankPlan> ranks;       // by rank
+  std::string run_dir;                 // absolute
+  std::vector<std::string> program;    // of a rank, absolute, with arguments
+  int attempt = 0;                     // from 0; one more whenever the run is started again
+  int restarts = 0, max_restarts = 0;  // of this start of the launcher: how often so far, and at most
+  std::string master_address;          // where other libraries' ranks may meet: the first host, and a port
+  int master_port = 0;                 // that was free on it; 0: nobody looked
+  std::vector<RankPlan> ranks;         // by rank
 
   bool operator==(const LaunchPlan&) const = default;
 };
+
+/// Ranks on the host that has this number.
+int ranks_on(const LaunchPlan& plan, int node);
 
 /// RUN/launch_plan.json
 std::string launch_plan_path(const std::string& run_dir);

@@ -66,26 +66,39 @@ RankPage::Snapshot page_from_json(const Json& page) {
 
 struct Encode {
   Json operator()(const Hello& m) const {
-    return {{"hello", m.rank}, {"secret", m.secret}, {"host", m.host}, {"pid", m.guard_pid}};
+    return {
+        {"hello", m.rank}, {"secret", m.secret}, {"host", m.host}, {"pid", m.guard_pid}, {"boot", m.boot}};
+  }
+  Json operator()(const HostReport& m) const {
+    return {{"machine", m.machine}, {"settings", m.settings}, {"free_port", m.free_port}};
   }
   Json operator()(const Output& m) const { return {{m.is_error ? "stderr" : "stdout", m.lines}}; }
-  Json operator()(const State& m) const { return {{"state", page_to_json(m.page)}}; }
+  Json operator()(const State& m) const {
+    return {
+        {"state", page_to_json(m.page)}, {"now_ns", m.now_ns}, {"stopped", m.stopped}, {"stuck", m.stuck}};
+  }
   Json operator()(const Exit& m) const {
-    return {{"exit", m.status},
-            {"signaled", m.signaled},
-            {"ended_by_guard", m.ended_by_guard},
-            {"at_ns", m.at_ns},
-            {"page", page_to_json(m.page)}};
+    return {{"exit", m.status},          {"signaled", m.signaled},       {"ended_by_guard", m.ended_by_guard},
+            {"at_ns", m.at_ns},          {"page", page_to_json(m.page)}, {"now_ns", m.now_ns},
+            {"last_lines", m.last_lines}};
   }
 };
 
 Report report_from(const Json& m) {
-  if (m.contains("hello")) return Hello{m.at("hello"), m.at("secret"), m.at("host"), m.at("pid")};
+  if (m.contains("hello"))
+    return Hello{m.at("hello"), m.at("secret"), m.at("host"), m.at("pid"), m.at("boot")};
+  if (m.contains("machine")) return HostReport{m.at("machine"), m.at("settings"), m.at("free_port")};
   if (m.contains("stdout")) return Output{false, m.at("stdout")};
   if (m.contains("stderr")) return Output{true, m.at("stderr")};
-  if (m.contains("state")) return State{page_from_json(m.at("state"))};
-  return Exit{m.at("signaled"), m.at("exit"), m.at("ended_by_guard"), m.at("at_ns"),
-              page_from_json(m.at("page"))};
+  if (m.contains("state"))
+    return State{page_from_json(m.at("state")), m.at("now_ns"), m.at("stopped"), m.at("stuck")};
+  return Exit{m.at("signaled"),
+              m.at("exit"),
+              m.at("ended_by_guard"),
+              m.at("at_ns"),
+              page_from_json(m.at("page")),
+              m.at("now_ns"),
+              m.at("last_lines")};
 }
 
 }  // namespace
@@ -117,6 +130,19 @@ Order decode_order(const std::string& line) {
     fail(ErrorCode::corrupt_data, "the supervisor's order '{}' is not known", word);
   } catch (const Json::exception& error) {
     fail(ErrorCode::corrupt_data, "the supervisor's order makes no sense: {}", error.what());
+  }
+}
+
+std::string encode(const Start& start) {
+  return to_line({{"plan", start.plan}, {"config", start.config}});
+}
+
+Start decode_start(const std::string& line) {
+  try {
+    const Json message = Json::parse(line);
+    return {message.at("plan"), message.at("config")};
+  } catch (const Json::exception& error) {
+    fail(ErrorCode::corrupt_data, "what the supervisor says makes no sense: {}", error.what());
   }
 }
 

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <variant>
@@ -15,12 +16,21 @@
 
 namespace trireme::plan {
 
-/// The first message: who reports. A connection that does not know the run's secret is closed.
+/// The first message: who reports. A connection that does not know the run's secret is closed. The answer
+/// to a guard is Start.
 struct Hello {
   int rank = 0;
   std::string secret;
   std::string host;
   pid_t guard_pid = 0;
+  std::string boot;  // this start of that host's kernel: hosts that have the same share one clock
+};
+/// From a host that is only looked at (its Hello's rank is its number among those asked): what was read
+/// there.
+struct HostReport {
+  std::string machine;                                                  // topology::SysFiles::record()
+  std::map<std::string, std::pair<std::string, std::string>> settings;  // name to value and source
+  int free_port = 0;
 };
 /// Lines that the rank wrote, without their line ends.
 struct Output {
@@ -30,6 +40,9 @@ struct Output {
 /// What the rank's page says, twice a second.
 struct State {
   RankPage::Snapshot page;
+  int64_t now_ns = 0;    // the guard's clock, which all times of its reports are of
+  bool stopped = false;  // by SIGSTOP or its like, and not by an order
+  std::string stuck;     // not empty: SIGKILL does not end it, and what its process is in
 };
 /// The rank is gone, and everything that it started. The last report but for goodbyes.
 struct Exit {
@@ -38,8 +51,17 @@ struct Exit {
   bool ended_by_guard = false;  // it had been told to end, or its guard was: a consequence, no cause
   int64_t at_ns = 0;            // steady clock
   RankPage::Snapshot page;
+  int64_t now_ns = 0;                   // as in State
+  std::vector<std::string> last_lines;  // of its log, where it failed
 };
-using Report = std::variant<Hello, Output, State, Exit>;
+using Report = std::variant<Hello, HostReport, Output, State, Exit>;
+
+/// The first message down: all that a guard needs to start its rank, so that nothing is read from a file
+/// system which hosts may not share.
+struct Start {
+  std::string plan;    // launch_plan.json
+  std::string config;  // config.toml, with every key
+};
 
 enum class Order {
   beat,   // nothing to do: the supervisor is alive
@@ -57,6 +79,8 @@ std::string encode(Order order);
 /// `line` without its line end. Throw corrupt_data.
 Report decode_report(const std::string& line);
 Order decode_order(const std::string& line);
+std::string encode(const Start& start);
+Start decode_start(const std::string& line);
 
 /// Cuts what arrives on a stream into lines.
 class LineCutter {

@@ -16,7 +16,7 @@ struct Ending {
 
 RankRecord ended(Ending e) {
   RankRecord record{.host = "n0"};
-  record.exit = plan::Exit{e.signaled, e.status, e.ended_by_guard, e.at_ns, {}};
+  record.exit = plan::Exit{e.signaled, e.status, e.ended_by_guard, e.at_ns, {}, 0, {}};
   return record;
 }
 
@@ -92,6 +92,55 @@ TEST(FirstFailure, NamesALostRank) {
       first_failure({ended({.signaled = true, .status = SIGTERM, .ended_by_guard = true}), lost}, false);
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->rank, 1);
+  EXPECT_EQ(failure->status, static_cast<int>(ExitStatus::timed_out));
+}
+
+RankRecord lost_on(const std::string& host, int64_t at_ns, bool silent = true) {
+  RankRecord record{.host = host};
+  record.lost_ns = at_ns;
+  record.fell_silent = silent;
+  return record;
+}
+
+TEST(FirstFailure, BlamesTheLostHostForWhatItsPeersSawEarlier) {
+  auto peer = with_error(ended({.status = 1, .at_ns = 5}), ErrorCode::mpi, "connection reset by peer", 4);
+  const auto failure = first_failure({peer, peer, lost_on("n1", 90), lost_on("n1", 91)}, false);
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 2);
+  EXPECT_NE(failure->what.find("lost with its host (ranks 2, 3): nothing is heard from it"),
+            std::string::npos)
+      << failure->what;
+  EXPECT_TRUE(is_victim(peer.exit->page));
+}
+
+TEST(FirstFailure, DoesNotCallAHostLostThatStillHasRanks) {
+  const std::vector<RankRecord> ranks{ended({.signaled = true, .status = SIGTERM, .ended_by_guard = true}),
+                                      lost_on("n0", 90, false)};
+  EXPECT_EQ(first_failure(ranks, false)->what, "was lost: its guard went away");
+  EXPECT_TRUE(lost_hosts(ranks).empty());
+}
+
+TEST(FirstFailure, CountsAHostAsLostWhereAProcessDoesNotEnd) {
+  auto stuck = ended({.status = 1});
+  stuck.stuck = "state D";
+  EXPECT_EQ(lost_hosts({stuck, ended({})}), (std::vector<std::string>{"n0"}));
+}
+
+TEST(FirstFailure, ComparesTimesOfDifferentHosts) {
+  auto early = ended({.status = 3, .at_ns = 1000});  // its clock is 995 ahead
+  early.clock_offset_ns = -995;
+  EXPECT_EQ(first_failure({ended({.status = 1, .at_ns = 10}), early}, false)->rank, 1);
+}
+
+TEST(FirstFailure, TellsWhatTheSupervisorFoundOutAboutALivingRank) {
+  auto stalled = ended({.signaled = true, .status = SIGKILL, .ended_by_guard = true});
+  stalled.judged = "never entered all_reduce #3";
+  stalled.judged_ns = 50;
+  const auto failure =
+      first_failure({ended({.signaled = true, .status = SIGTERM, .ended_by_guard = true}), stalled}, false);
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 1);
+  EXPECT_EQ(failure->what, "never entered all_reduce #3");
   EXPECT_EQ(failure->status, static_cast<int>(ExitStatus::timed_out));
 }
 

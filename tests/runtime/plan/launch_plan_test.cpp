@@ -12,12 +12,19 @@ namespace trireme::plan {
 namespace {
 
 LaunchPlan two_ranks() {
-  LaunchPlan plan{
-      .run_dir = "/tmp/run", .program = {"/usr/bin/trireme-trainer", "run"}, .attempt = 2, .ranks = {}};
+  LaunchPlan plan{.run_dir = "/tmp/run",
+                  .program = {"/usr/bin/trireme-trainer", "run"},
+                  .attempt = 2,
+                  .restarts = 1,
+                  .max_restarts = 3,
+                  .master_address = "10.0.0.1",
+                  .master_port = 4711,
+                  .ranks = {}};
   plan.ranks.push_back(
       {.host = "n0", .local_rank = 0, .cpus = {0, 1}, .memory_node = 0, .threads = 2, .environment = {}});
-  plan.ranks.push_back({.host = "n0",
-                        .local_rank = 1,
+  plan.ranks.push_back({.host = "n1",
+                        .node = 1,
+                        .local_rank = 0,
                         .cpus = {2, 3},
                         .memory_node = 1,
                         .gpu = 1,
@@ -40,6 +47,14 @@ std::string error_of(const std::string& text) {
 
 TEST(LaunchPlan, ComesBackFromJsonAsItWas) {
   EXPECT_EQ(launch_plan_from_json(to_json(two_ranks()), "plan.json"), two_ranks());
+}
+
+TEST(LaunchPlan, CountsTheRanksOfAHost) {
+  auto plan = two_ranks();
+  plan.ranks.push_back(plan.ranks[1]);
+  EXPECT_EQ(ranks_on(plan, 0), 1);
+  EXPECT_EQ(ranks_on(plan, 1), 2);
+  EXPECT_EQ(ranks_on(plan, 2), 0);
 }
 
 TEST(LaunchPlan, ComesBackFromAFile) {
@@ -65,8 +80,8 @@ TEST(LaunchPlan, NamesTheFieldOfTheWrongType) {
 
 TEST(LaunchPlan, RefusesAnotherVersionAndWhatIsNoJson) {
   std::string text = to_json(two_ranks());
-  text.replace(text.find("\"version\": 2"), 12, "\"version\": 9");
-  EXPECT_EQ(error_of(text), "plan.json is of version 9, this program reads 2");
+  text.replace(text.find("\"version\": 3"), 12, "\"version\": 9");
+  EXPECT_EQ(error_of(text), "plan.json is of version 9, this program reads 3");
   EXPECT_EQ(error_of("{"), "plan.json is no JSON");
   EXPECT_EQ(error_of("[]"), "plan.json: expected an object that holds 'version'");
 }

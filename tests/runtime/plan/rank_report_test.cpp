@@ -18,11 +18,29 @@ Report there_and_back(const Report& report) {
 }
 
 TEST(RankReport, CarriesHello) {
-  const auto hello = std::get<Hello>(there_and_back(Hello{3, "s3cret", "node-1", 4711}));
+  const auto hello = std::get<Hello>(there_and_back(Hello{3, "s3cret", "node-1", 4711, "b00t"}));
   EXPECT_EQ(hello.rank, 3);
   EXPECT_EQ(hello.secret, "s3cret");
   EXPECT_EQ(hello.host, "node-1");
   EXPECT_EQ(hello.guard_pid, 4711);
+  EXPECT_EQ(hello.boot, "b00t");
+}
+
+TEST(RankReport, CarriesAHost) {
+  const auto host = std::get<HostReport>(there_and_back(
+      HostReport{"# trireme machine 1\na = b\n", {{"NCCL_DEBUG", {"INFO", "/etc/nccl.conf"}}}, 4711}));
+  EXPECT_EQ(host.machine, "# trireme machine 1\na = b\n");
+  EXPECT_EQ(host.settings.at("NCCL_DEBUG").second, "/etc/nccl.conf");
+  EXPECT_EQ(host.free_port, 4711);
+}
+
+TEST(RankReport, CarriesAllThatAGuardNeedsToStart) {
+  auto line = encode(Start{"{\n \"version\": 3\n}\n", "[run]\nseed = 1\n"});
+  line.pop_back();
+  const auto start = decode_start(line);
+  EXPECT_EQ(start.plan, "{\n \"version\": 3\n}\n");
+  EXPECT_EQ(start.config, "[run]\nseed = 1\n");
+  EXPECT_THROW(decode_start("{\"plan\": 3}"), Error);
 }
 
 TEST(RankReport, CarriesLinesWithAnyContent) {
@@ -42,11 +60,13 @@ TEST(RankReport, CarriesThePage) {
   page.set_error(ErrorCode::bad_shape, "3 is not 4");
   page.begin_collective(page.communicator_slot("world"), "all_gather", "bf16", 12);
   const auto before = page.read();
-  const auto exit = std::get<Exit>(there_and_back(Exit{true, 9, true, 42, before}));
+  const auto exit = std::get<Exit>(there_and_back(Exit{true, 9, true, 42, before, 43, {"the", "end"}}));
   EXPECT_TRUE(exit.signaled);
   EXPECT_EQ(exit.status, 9);
   EXPECT_TRUE(exit.ended_by_guard);
   EXPECT_EQ(exit.at_ns, 42);
+  EXPECT_EQ(exit.now_ns, 43);
+  EXPECT_EQ(exit.last_lines, (std::vector<std::string>{"the", "end"}));
   const auto& after = exit.page;
   EXPECT_EQ(after.stage, before.stage);
   EXPECT_EQ(after.changed_ns, before.changed_ns);
@@ -55,7 +75,11 @@ TEST(RankReport, CarriesThePage) {
   ASSERT_EQ(after.collectives.size(), 1u);
   EXPECT_EQ(after.collectives[0].op, "all_gather");
   EXPECT_TRUE(after.collectives[0].running);
-  EXPECT_EQ(std::get<State>(there_and_back(State{before})).page.total_steps, 9);
+  const auto state = std::get<State>(there_and_back(State{before, 44, true, "state D"}));
+  EXPECT_EQ(state.page.total_steps, 9);
+  EXPECT_EQ(state.now_ns, 44);
+  EXPECT_TRUE(state.stopped);
+  EXPECT_EQ(state.stuck, "state D");
 }
 
 TEST(RankReport, CarriesEveryOrder) {
