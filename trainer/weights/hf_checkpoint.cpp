@@ -21,40 +21,52 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kPartElements = 1 << 20;  // read at a time, by one thread
 
-/// Elements [first, first + target.numel()) of a tensor in a file, and where they belong.
+/// A piece's elements from `begin` on, as many as one thread reads at a time.
 struct Part {
   const WeightFiles::Place* place;
-  int64_t first;
+  const models::ParameterSpec* spec;
+  int64_t begin;
   at::Tensor target;
 };
 
-std::vector<Part> parts_of(const WeightFiles& files, models::ParameterSet& parameters) {
+std::vector<Part> parts_of(const WeightFiles& files, const std::vector<models::ParameterSpec>& specs,
+                           std::span<const Piece> pieces) {
   std::vector<Part> parts;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const int64_t count = parameters.spec(i).numel();
-    const WeightFiles::Place& place = files.place(parameters.spec(i).name);
+  for (const Piece& piece : pieces) {
+    const models::ParameterSpec& spec = specs.at(piece.parameter);
+    const WeightFiles::Place& place = files.place(spec.name);
+    const int64_t count = piece.values.numel();
+    TRIREME_CHECK(piece.values.is_contiguous() && piece.begin >= 0 && piece.begin + count <= spec.numel() &&
+                      place.tensor->shape == spec.whole_shape(),
+                  "elements {} to {} of {} do not exist", piece.begin, piece.begin + count, spec.name);
+    TRIREME_CHECK(count == 0 || piece.values.const_data_ptr() != nullptr, "{} has no memory", spec.name);
     for (int64_t first = 0; first < count; first += kPartElements)
-      parts.push_back({&place, first,
-                       parameters.flat().narrow(0, parameters.offset(i) + first,
-                                                std::min(kPartElements, count - first))});
+      parts.push_back({&place, &spec, piece.begin + first,
+                       piece.values.narrow(0, first, std::min(kPartElements, count - first))});
   }
   return parts;
 }
 
-void read_into(const WeightFiles::Place& place, int64_t first, const at::Tensor& host) {
-  place.file->read(*place.tensor, static_cast<uint64_t>(first * host.element_size()),
-                   {static_cast<std::byte*>(host.mutable_data_ptr()), host.nbytes()});
+/// Fills `host`, of the file's type.
+void read_into(const Part& part, const at::Tensor& host) {
+  auto* to = static_cast<std::byte*>(host.mutable_data_ptr());
+  const auto width = static_cast<int64_t>(host.element_size());
+  models::for_each_stretch(*part.spec, part.begin, part.begin + host.numel(),
+                           [&](int64_t in_whole, int64_t in_slice, int64_t count) {
+                             part.place->file->read(
+                                 *part.place->tensor, static_cast<uint64_t>(in_whole * width),
+                                 {to + (in_slice - part.begin) * width, static_cast<size_t>(count * width)});
+                           });
 }
 
 /// One after the other; `buffer` is kept between parts of one type.
 void read_part(const Part& part, at::Tensor& buffer) {
   const at::ScalarType type = scalar_type(part.place->tensor->dtype, part.place->where());
-  if (part.target.is_cpu() && part.target.scalar_type() == type)
-    return read_into(*part.place, part.first, part.target);
+  if (part.target.is_cpu() && part.target.scalar_type() == type) return read_into(part, part.target);
   if (!buffer.defined() || buffer.scalar_type() != type)
     buffer = at::empty({kPartElements}, at::TensorOptions().dtype(type));
   const at::Tensor read = buffer.narrow(0, 0, part.target.numel());
-  read_into(*part.place, part.first, read);
+  read_into(part, read);
   part.target.copy_(read);
 }
 
@@ -126,18 +138,26 @@ void save_configurations(const fs::path& folder, const models::DecoderShape& sha
 
 }  // namespace
 
-void load(const std::string& path, const models::DecoderShape& shape, models::ParameterSet& parameters) {
+void load(const std::string& path, const models::DecoderShape& shape,
+          const std::vector<models::ParameterSpec>& specs, std::span<const Piece> pieces) {
   const WeightFiles files(path, shape);
-  const auto parts = parts_of(files, parameters);
+  const auto parts = parts_of(files, specs, pieces);
   const auto read = [&](int64_t begin, int64_t end) {
     at::Tensor buffer;
     for (int64_t i = begin; i < end; ++i) read_part(parts[static_cast<size_t>(i)], buffer);
   };
   const auto count = static_cast<int64_t>(parts.size());
-  if (parameters.device().is_cpu())
+  if (std::ranges::all_of(pieces, [](const Piece& piece) { return piece.values.is_cpu(); }))
     at::parallel_for(0, count, 1, read);
   else
     read(0, count);
+}
+
+void load(const std::string& path, const models::DecoderShape& shape, models::ParameterSet& parameters) {
+  std::vector<Piece> pieces;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    pieces.push_back({i, 0, parameters.parameter(i).view({parameters.spec(i).numel()})});
+  load(path, shape, parameters.specs(), pieces);
 }
 
 void save(const std::string& folder, const models::DecoderShape& shape, const TensorSource& source,

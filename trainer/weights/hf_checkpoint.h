@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,10 +16,20 @@
 
 namespace trireme::weights {
 
-/// Fills `parameters` from a folder or one .safetensors file (weight_files.h), straight to where they belong:
-/// where the types agree nothing else is allocated, else a few MB. Exact into fp32; into bf16 rounded to
-/// nearest even. Local; ranks may read one folder at once. Throws what WeightFiles throws; `parameters` is
-/// then unchanged.
+/// Elements of one parameter, or of the slice of it that a rank holds, row-major from `begin` on.
+struct Piece {
+  size_t parameter = 0;  // its place among the specs
+  int64_t begin = 0;
+  at::Tensor values;  // [n], contiguous: where they lie
+};
+
+/// Fills `pieces` of the parameters (or slices) that `specs` name, from a folder or one .safetensors file
+/// (weight_files.h), straight to where they belong: nothing else is read, and where the types agree nothing
+/// else is allocated, else a few MB. Exact into fp32; into bf16 rounded to nearest even. Local; ranks may
+/// read one folder at once. Throws what WeightFiles throws; the pieces are then unchanged.
+void load(const std::string& path, const models::DecoderShape& shape,
+          const std::vector<models::ParameterSpec>& specs, std::span<const Piece> pieces);
+/// All of a set, flat or in blocks that are allocated, whole or slices.
 void load(const std::string& path, const models::DecoderShape& shape, models::ParameterSet& parameters);
 
 /// What generation_config.json says about the tokenizer.
