@@ -6,13 +6,44 @@
 #include "trainer/config/load.h"
 #include "trainer/config/schema.h"
 #include "trainer/config/show.h"
+#include "trainer/costs/kv_budget.h"
 
 namespace trireme::commands {
 namespace {
 
+bool computes_on_cpu(const config::RunConfig& config) {
+#ifdef TRIREME_WITH_GPU
+  return config.run.device == "cpu";
+#else
+  return config.run.device != "cuda";
+#endif
+}
+
+// What a rollout rank will find room for; a GPU's memory is the rank's to see, so there the rule is said.
+std::string kv_cache_text(const config::RunConfig& config) {
+  const auto& rollout = config.rollout;
+  const bool by_memory = rollout.kv_cache_tokens == 0 && rollout.kv_cache_memory_gb == 0;
+  const bool on_cpu = computes_on_cpu(config);
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  const costs::DeviceMemory memory =
+      by_memory && on_cpu ? costs::host_memory(config.run.ranks) : costs::DeviceMemory{INT64_MAX / 2, 0};
+  const costs::KvBudget budget = costs::plan_kv_cache(
+      rollout, config::max_model_len(config), costs::cache_shape(config.model).bytes_per_token(), memory);
+  std::string text = budget.text() + ", on each rank of rollout";
+  if (by_memory)
+    text += fmt::format(
+        "\n  fewer where rollout.gpu_memory_utilization = {} of {}, less what weights and steps take, "
+        "holds fewer: rollout.kv_cache_tokens or rollout.kv_cache_memory_gb fixes it",
+        rollout.gpu_memory_utilization,
+        on_cpu ? fmt::format("a rank's {:.1f} GiB of this machine", static_cast<double>(memory.total) / kGiB)
+               : std::string("the GPU's memory"));
+  return text;
+}
+
 int check(const ConfigArguments& given) {
-  config::load(given.path, given.overrides);
-  fmt::print("{}: no mistakes found\n", given.path);
+  const config::RunConfig config = config::load(given.path, given.overrides);
+  const std::string kv_cache = kv_cache_text(config);
+  fmt::print("{}: no mistakes found\n{}\n", given.path, kv_cache);
   return 0;
 }
 
@@ -35,7 +66,7 @@ int explain(const std::vector<std::string>& names) {
 int config(const Arguments& arguments) {
   auto options =
       options_of("config", "check CONFIG [key=value ...] | show CONFIG [key=value ...] | explain KEY ...",
-                 "check    lists every mistake of a configuration\n"
+                 "check    lists every mistake of a configuration, and says how large the KV cache will be\n"
                  "show     prints every key with its value and where that comes from, as TOML\n"
                  "explain  tells what a key does, its default and range; a table's name lists its keys\n");
   const auto parsed = parse(options, arguments);

@@ -16,9 +16,6 @@
 namespace trireme::models {
 namespace {
 
-// Attention's partial results in a forward that is not captured: more segments are simply not split.
-constexpr int64_t kPartialRows = 16384;
-
 template <typename T>
 at::Tensor borrow(const std::vector<T>& values, at::ScalarType dtype) {
   return at::from_blob(const_cast<T*>(values.data()), {static_cast<int64_t>(values.size())},

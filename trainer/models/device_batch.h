@@ -20,6 +20,9 @@ struct DeviceBatch {
   int64_t most_items = 0;                     // an upper bound of the attention items
 };
 
+/// Rows of partial results in a forward that is not captured: more segments are simply not split.
+inline constexpr int64_t kPartialRows = 16384;
+
 /// Room for partial results of attention: fp32 values a row of them.
 struct PartialRows {
   int64_t most = 0;   // 0: no segment is split

@@ -6,16 +6,24 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "trainer/rollout/gpu_step_runner.h"
 #include "trainer/rollout/scheduler.h"
 #include "trainer/rollout/step_runner.h"
 
 namespace trireme::rollout {
 namespace {
 
-DeviceMemory memory_of(at::Device device, int64_t ranks_on_host) {
-  if (device.is_cpu()) return host_memory(ranks_on_host);
+StepLimits limits_of(const RolloutConfig& config, const KvBudget& budget) {
+  return {budget.tokens(), budget.max_model_len, config.max_num_seqs, config.max_num_batched_tokens};
+}
+
+costs::DeviceMemory memory_of(const models::Decoder& decoder, const StepLimits& limits,
+                              int64_t ranks_on_host) {
+  const at::Device device = decoder.device();
+  if (device.is_cpu()) return costs::host_memory(ranks_on_host);
   const auto [free, total] = at::accelerator::getMemoryInfo(device.has_index() ? device.index() : 0);
-  return {static_cast<int64_t>(total), static_cast<int64_t>(total - free)};
+  return {static_cast<int64_t>(total),
+          static_cast<int64_t>(total - free) + gpu_step_bytes(decoder, limits).total()};
 }
 
 // Ranks that compute a replica together must plan the same steps.
@@ -34,12 +42,13 @@ Engine::Engine(const models::Decoder& decoder, const RolloutConfig& config,
                const std::vector<int32_t>& stop_ids, int64_t max_model_len, int64_t ranks_on_host)
     : decoder_(decoder),
       config_(config),
-      kv_budget_(agreed(plan_kv_cache(config, max_model_len, decoder.kv_bytes_per_slot(),
-                                      memory_of(decoder.device(), ranks_on_host)),
-                        decoder.tensor_parallel())),
+      kv_budget_(
+          agreed(costs::plan_kv_cache(
+                     config, max_model_len, decoder.kv_bytes_per_slot(),
+                     memory_of(decoder, limits_of(config, {.max_model_len = max_model_len}), ranks_on_host)),
+                 decoder.tensor_parallel())),
       stop_condition_(stop_ids, decoder.shape().vocab_size),
-      runner_(
-          make_step_runner(decoder, {kv_budget_.tokens(), kv_budget_.max_model_len, config.max_num_seqs})) {}
+      runner_(make_step_runner(decoder, limits_of(config, kv_budget_))) {}
 
 Engine::~Engine() = default;
 

@@ -10,13 +10,15 @@
 #include <memory>
 #include <vector>
 
+#include "trainer/costs/kv_budget.h"
 #include "trainer/models/decoder.h"
-#include "trainer/rollout/kv_budget.h"
 #include "trainer/rollout/request.h"
 #include "trainer/rollout/rollout_config.h"
 #include "trainer/rollout/stop_condition.h"
 
 namespace trireme::rollout {
+
+using costs::KvBudget;
 
 class Scheduler;
 class StepRunner;

@@ -82,6 +82,32 @@ models::ForwardBatch padded(const models::ForwardBatch& batch, int64_t rows, int
   return result;
 }
 
+// Of what captured steps read, for the largest of them.
+struct BufferSizes {
+  int64_t partial_width, partial_rows, most_items, words, draw_bytes, drawn_bytes;
+
+  BufferSizes(const models::AttentionDims& dims, const StepLimits& limits) {
+    const int64_t rows = limits.max_num_seqs;
+    const auto group = static_cast<int32_t>(dims.heads / dims.kv_heads);
+    partial_width = dims.kv_heads * (dims.head_dim + 2);
+    partial_rows = std::min(models::most_partial_rows(rows, limits.max_model_len, group),
+                            kMaxPartialBytes / (partial_width * static_cast<int64_t>(sizeof(float))));
+    // A row has an item for each kQueries heads; an item of a split has a partial row of its own at least.
+    most_items = rows * ((group + models::kQueries - 1) / models::kQueries) + partial_rows;
+    // Pages are rarely read by so few tokens each; a step with more spans is not replayed.
+    const int64_t spans = rows * (limits.max_model_len / 4 + 8);
+    words = models::work_offset(rows) +
+            static_cast<int64_t>(
+                (sizeof(models::AttentionWorkHeader) + most_items * sizeof(models::AttentionItem) +
+                 most_items / 2 * sizeof(models::AttentionMerge) + spans * sizeof(models::SlotSpan)) /
+                sizeof(int32_t));
+    draw_bytes = DrawLayout{rows, rows}.bytes();
+    drawn_bytes = rows * static_cast<int64_t>(sizeof(SampledToken));
+  }
+
+  int64_t bytes() const { return (partial_rows * partial_width + words) * 4 + draw_bytes + drawn_bytes; }
+};
+
 bool is_decode(const StepPlan& plan) {
   const auto rows = static_cast<size_t>(plan.batch.num_rows());
   return plan.batch.segments.size() == rows && plan.sampled_rows.size() == rows &&
@@ -97,6 +123,28 @@ std::vector<int64_t> graph_ladder(int64_t max_num_seqs) {
   return ladder;
 }
 
+GpuStepBytes gpu_step_bytes(const models::Decoder& decoder, const StepLimits& limits) {
+  const models::DecoderShape& shape = decoder.shape();
+  const models::AttentionDims& dims = decoder.attention_dims();
+  const int64_t element = decoder.kv_bytes_per_slot() /
+                          (2 * shape.num_hidden_layers * dims.kv_heads * dims.head_dim),
+                rows = std::max(limits.max_num_seqs, limits.max_num_batched_tokens);
+  const int64_t q_width = dims.heads * dims.head_dim, widths = 5 * shape.hidden_size + 2 * dims.qkv_width() +
+                                                               2 * q_width + 3 * shape.intermediate_size;
+  const int64_t logits = std::min(limits.max_num_seqs, std::max<int64_t>(1, kMaxLogits / shape.vocab_size)),
+                chunks = models::vocab_chunks(shape.vocab_size);
+  const BufferSizes sizes(dims, limits);
+  GpuStepBytes result;
+  result.buffers = sizes.bytes() + decoder.kv_bytes_per_slot() +
+                   static_cast<int64_t>(decoder.rope_on_device(limits.max_model_len).nbytes());
+  result.activations = rows * widths * element +
+                       models::kPartialRows * sizes.partial_width * int64_t{sizeof(float)} +
+                       logits * (shape.vocab_size * int64_t{sizeof(float)} +
+                                 chunks * static_cast<int64_t>(sizeof(models::ChunkStats) + 12) +
+                                 static_cast<int64_t>(sizeof(models::SoftmaxRow)));
+  return result;
+}
+
 GpuStepRunner::GpuStepRunner(const models::Decoder& decoder, const StepLimits& limits, DrawKernel draw,
                              std::unique_ptr<StepGraphs> graphs)
     : decoder_(decoder),
@@ -107,31 +155,25 @@ GpuStepRunner::GpuStepRunner(const models::Decoder& decoder, const StepLimits& l
       ladder_(graph_ladder(limits.max_num_seqs)),
       kv_(decoder.make_kv_slots(limits.num_slots + 1)) {
   if (!graphs_) return;
-  const int64_t rows = limits.max_num_seqs,
-                partial_width = decoder.attention_dims().kv_heads * (decoder.attention_dims().head_dim + 2);
-  partial_rows_ = std::min(models::most_partial_rows(rows, limits.max_model_len, group_),
-                           kMaxPartialBytes / (partial_width * static_cast<int64_t>(sizeof(float))));
-  // A row has an item for each kQueries heads; an item of a split has a partial row of its own at least.
-  most_items_ = rows * ((group_ + models::kQueries - 1) / models::kQueries) + partial_rows_;
-  // Pages are rarely read by so few tokens each; a step with more spans is not replayed.
-  const int64_t spans = rows * (limits.max_model_len / 4 + 8);
-  const int64_t words =
-      models::work_offset(rows) +
-      static_cast<int64_t>(
-          (sizeof(models::AttentionWorkHeader) + most_items_ * sizeof(models::AttentionItem) +
-           most_items_ / 2 * sizeof(models::AttentionMerge) + spans * sizeof(models::SlotSpan)) /
-          sizeof(int32_t));
+  const BufferSizes sizes(decoder.attention_dims(), limits);
+  partial_rows_ = sizes.partial_rows;
+  most_items_ = sizes.most_items;
   const auto on_device = at::TensorOptions(decoder.device());
   const auto on_host = at::TensorOptions().pinned_memory(!decoder.device().is_cpu());
-  const int64_t draw_bytes = DrawLayout{rows, rows}.bytes();
-  const int64_t drawn_bytes = rows * static_cast<int64_t>(sizeof(SampledToken));
-  partials_ = at::empty({partial_rows_, partial_width}, on_device.dtype(at::kFloat));
-  words_ = at::zeros({words}, on_device.dtype(at::kInt));
-  host_words_ = at::empty({words}, on_host.dtype(at::kInt));
-  draws_ = at::zeros({draw_bytes}, on_device.dtype(at::kByte));
-  host_draws_ = at::empty({draw_bytes}, on_host.dtype(at::kByte));
-  drawn_ = at::zeros({drawn_bytes}, on_device.dtype(at::kByte));
+  partials_ = at::empty({partial_rows_, sizes.partial_width}, on_device.dtype(at::kFloat));
+  words_ = at::zeros({sizes.words}, on_device.dtype(at::kInt));
+  host_words_ = at::empty({sizes.words}, on_host.dtype(at::kInt));
+  draws_ = at::zeros({sizes.draw_bytes}, on_device.dtype(at::kByte));
+  host_draws_ = at::empty({sizes.draw_bytes}, on_host.dtype(at::kByte));
+  drawn_ = at::zeros({sizes.drawn_bytes}, on_device.dtype(at::kByte));
   rope_ = decoder.rope_on_device(limits.max_model_len);
+}
+
+int64_t GpuStepRunner::buffer_bytes() const {
+  int64_t bytes = decoder_.kv_bytes_per_slot();  // of the spare slot
+  for (const at::Tensor* buffer : {&partials_, &words_, &draws_, &drawn_, &rope_})
+    if (buffer->defined()) bytes += static_cast<int64_t>(buffer->nbytes());
+  return bytes;
 }
 
 std::span<const SampledToken> GpuStepRunner::run(const StepPlan& plan, const Scheduler& scheduler) {

@@ -22,6 +22,14 @@ namespace trireme::rollout {
 /// 1, 2, 4, 8, 16, then every 16 up to max_num_seqs, that included.
 std::vector<int64_t> graph_ladder(int64_t max_num_seqs);
 
+/// What steps hold on the device beside the pages of the cache, bytes.
+struct GpuStepBytes {
+  int64_t buffers = 0;      // what captured steps read, and attention's partial results
+  int64_t activations = 0;  // at most, of the largest step: a layer's tensors, logits and their statistics
+  int64_t total() const { return buffers + activations; }
+};
+GpuStepBytes gpu_step_bytes(const models::Decoder& decoder, const StepLimits& limits);
+
 /// The inputs of N rows and M draws in one block of bytes, and what is drawn; both on the device.
 struct DrawBlock {
   int64_t rows, draws;
@@ -40,6 +48,8 @@ class GpuStepRunner : public StepRunner {
 
   /// Steps that graphs computed, so far.
   int64_t num_replays() const { return num_replays_; }
+  /// Of gpu_step_bytes(), as they are.
+  int64_t buffer_bytes() const;
 
  private:
   void capture_ladder();

@@ -28,6 +28,7 @@ struct StepLimits {
   int64_t num_slots = 0;      // of the KV cache
   int64_t max_model_len = 0;  // positions of a sequence
   int64_t max_num_seqs = 0;
+  int64_t max_num_batched_tokens = 0;  // rows of one forward; 0: no more than sequences
 };
 
 /// For the decoder's device. Borrows the decoder.

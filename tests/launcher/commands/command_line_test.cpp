@@ -86,6 +86,24 @@ TEST_F(CommandLine, PlanShowsRanksAndRoles) {
   EXPECT_NE(result.out.find("actor, "), std::string::npos) << result.out;
 }
 
+TEST_F(CommandLine, ConfigCheckSaysHowLargeTheKvCacheWillBe) {
+  auto result =
+      trireme({"config", "check", configuration(), "rollout.kv_cache_tokens=8192", "rollout.page_size=16",
+               "rollout.max_model_len=81", "data.max_prompt_length=32", "data.max_response_length=49"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("KV cache: 8192 tokens in 512 pages, "), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("room for 85 sequences of 81 tokens"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("gpu_memory_utilization"), std::string::npos) << "tokens alone decide";
+  result = trireme({"config", "check", configuration(), "run.device=cpu"});
+  EXPECT_NE(result.out.find("GiB of this machine"), std::string::npos) << result.out;
+  result = trireme({"config", "check", configuration(), "run.device=cuda"});
+  EXPECT_NE(result.out.find("rollout.gpu_memory_utilization = 0.5 of the GPU's memory"), std::string::npos)
+      << result.out << result.err;
+  result = trireme({"config", "check", configuration(), "rollout.kv_cache_memory_gb=0.000001"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("rollout.kv_cache_memory_gb"), std::string::npos) << result.err;
+}
+
 TEST_F(CommandLine, ConfigChecksShowsAndExplains) {
   EXPECT_EQ(trireme({"config", "check", configuration()}).status, 0);
   const auto shown = trireme({"config", "show", configuration(), "run.seed=123"});

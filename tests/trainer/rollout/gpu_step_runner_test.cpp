@@ -7,9 +7,12 @@
 
 #include <cmath>
 #include <map>
+#include <memory>
 #include <random>
 
 #include <ATen/TensorOperators.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 
 #include "runtime/base/error.h"
 #include "tests/trainer/models/gpu_kernels_double.h"
@@ -225,6 +228,42 @@ TEST_F(GpuStepRunnerTest, SaysWhichRequestsLogitsAreNotNumbers) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_NE(error.message().find("request 50"), std::string::npos) << error.message();
+  }
+}
+
+// Tensors' bytes of this thread, in the host's memory.
+class TensorBytes : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {
+    held_ += size;
+    most_ = std::max(most_, held_);
+  }
+  void reportOutOfMemory(int64_t, size_t, size_t, c10::Device) override {}
+  bool memoryProfilingEnabled() const override { return true; }
+  int64_t most() const { return most_; }
+
+ private:
+  int64_t held_ = 0, most_ = 0;
+};
+
+TEST_F(GpuStepRunnerTest, TakesNoMoreThanIsSaidBefore) {
+  for (const int64_t batched : {16, 160}) {
+    const StepLimits limits{960, 200, 16, batched};
+    const GpuStepBytes said = gpu_step_bytes(decoder_, limits);
+    GpuStepRunner runner(decoder_, limits, draw_kernel_double(), std::make_unique<RepeatedCalls>());
+    EXPECT_EQ(runner.buffer_bytes(), said.buffers);
+    RolloutConfig config;
+    config.max_num_seqs = 16;
+    config.max_num_batched_tokens = batched;
+    const auto bytes = std::make_shared<TensorBytes>();
+    {
+      const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, bytes);
+      generate(runner, config, 60, requests(6, 12));
+    }
+    EXPECT_GT(runner.num_replays(), 0);
+    EXPECT_GT(bytes->most(), 0);
+    EXPECT_LE(bytes->most(), said.activations) << batched;
+    EXPECT_GE(3 * bytes->most(), said.activations) << batched << ": too much is set aside";
   }
 }
 

@@ -2,16 +2,30 @@
 //
 // The first of these that is set decides: rollout.kv_cache_tokens; rollout.kv_cache_memory_gb; else as much
 // as max_num_seqs sequences of full length need, but no more than rollout.gpu_memory_utilization of this
-// rank's share of the device's memory leaves beside what is in use. Torch-free.
+// rank's share of the device's memory leaves beside what is in use, or will be.
+// Torch-free: the launcher says it before anything is started.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "trainer/rollout/device_memory.h"
+#include "trainer/costs/device_memory.h"
+#include "trainer/models/model_config.h"
 #include "trainer/rollout/rollout_config.h"
 
-namespace trireme::rollout {
+namespace trireme::costs {
+
+/// What of a decoder decides how large its cache is.
+struct CacheShape {
+  int64_t num_hidden_layers = 0, num_key_value_heads = 0, head_dim = 0;
+  bool is_fp32 = false;
+  /// Keys and values of all layers.
+  int64_t bytes_per_token() const;
+};
+
+/// Of the checkpoint that `model` names (its config.json), or else of the model that it describes. Throws io
+/// or invalid_config, naming file and field.
+CacheShape cache_shape(const models::ModelConfig& model);
 
 struct KvBudget {
   int64_t pages = 0;
@@ -28,7 +42,7 @@ struct KvBudget {
 
 /// Throws invalid_config naming every setting that is out of range, or the one that leaves no room for a
 /// sequence of max_model_len tokens.
-KvBudget plan_kv_cache(const RolloutConfig& config, int64_t max_model_len, int64_t bytes_per_token,
+KvBudget plan_kv_cache(const rollout::RolloutConfig& config, int64_t max_model_len, int64_t bytes_per_token,
                        const DeviceMemory& memory);
 
-}  // namespace trireme::rollout
+}  // namespace trireme::costs

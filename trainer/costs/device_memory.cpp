@@ -1,4 +1,4 @@
-#include "trainer/rollout/device_memory.h"
+#include "trainer/costs/device_memory.h"
 
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 
 #include "runtime/base/error.h"
 
-namespace trireme::rollout {
+namespace trireme::costs {
 namespace {
 
 int64_t machine_bytes(const std::string& root) {
@@ -64,4 +64,4 @@ DeviceMemory host_memory(int64_t ranks_on_host, const std::string& root) {
   return {total / std::max<int64_t>(1, ranks_on_host), resident_bytes(root)};
 }
 
-}  // namespace trireme::rollout
+}  // namespace trireme::costs

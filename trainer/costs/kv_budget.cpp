@@ -1,10 +1,15 @@
-#include "trainer/rollout/kv_budget.h"
+#include "trainer/costs/kv_budget.h"
 
 #include <algorithm>
 
-#include "runtime/base/error.h"
+#include <filesystem>
 
-namespace trireme::rollout {
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/error.h"
+#include "runtime/base/files.h"
+
+namespace trireme::costs {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
@@ -13,7 +18,7 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-void check(const RolloutConfig& config, int64_t max_model_len) {
+void check(const rollout::RolloutConfig& config, int64_t max_model_len) {
   Mistakes mistakes;
   const auto at_least_one = [&](const char* key, int64_t value) {
     if (value < 1) mistakes.add(key, fmt::format("is {}, must be at least 1", value));
@@ -34,14 +39,55 @@ void check(const RolloutConfig& config, int64_t max_model_len) {
   mistakes.throw_if_any("the rollout engine cannot work with these settings");
 }
 
+// The fields of a config.json that are whole numbers from 1 on.
+class Counts {
+ public:
+  explicit Counts(std::string path)
+      : path_(std::move(path)), fields_(nlohmann::json::parse(files::read(path_), nullptr, false)) {
+    if (!fields_.is_object()) fail(ErrorCode::invalid_config, "{} is not a JSON object", path_);
+  }
+  /// `otherwise` where there is none, if that is not 0.
+  int64_t of(const char* name, int64_t otherwise = 0) {
+    const auto found = fields_.find(name);
+    const bool absent = found == fields_.end() || found->is_null();
+    if (absent && otherwise > 0) return otherwise;
+    if (!absent && found->is_number_integer() && found->get<int64_t>() > 0) return found->get<int64_t>();
+    mistakes_.add(path_, fmt::format("{} must be a whole number from 1 on", name));
+    return 1;
+  }
+  void throw_if_any() const { mistakes_.throw_if_any("the KV cache of this model cannot be worked out"); }
+
+ private:
+  const std::string path_;
+  const nlohmann::json fields_;
+  Mistakes mistakes_;
+};
+
 }  // namespace
+
+int64_t CacheShape::bytes_per_token() const {
+  return 2 * num_hidden_layers * num_key_value_heads * head_dim * (is_fp32 ? 4 : 2);
+}
+
+CacheShape cache_shape(const models::ModelConfig& model) {
+  const bool is_fp32 = model.dtype == "fp32";
+  if (model.path.empty())
+    return {model.init.num_hidden_layers, model.init.num_key_value_heads,
+            model.init.hidden_size / model.init.num_attention_heads, is_fp32};
+  Counts counts((std::filesystem::path(model.path) / "config.json").string());
+  const int64_t heads = counts.of("num_attention_heads"), hidden = counts.of("hidden_size");
+  const CacheShape shape{counts.of("num_hidden_layers"), counts.of("num_key_value_heads", heads),
+                         counts.of("head_dim", std::max<int64_t>(1, hidden / heads)), is_fp32};
+  counts.throw_if_any();
+  return shape;
+}
 
 std::string KvBudget::text() const {
   return fmt::format("KV cache: {} tokens in {} pages, {:.2f} GiB, room for {} sequences of {} tokens",
                      tokens(), pages, static_cast<double>(bytes) / kGiB, sequences, max_model_len);
 }
 
-KvBudget plan_kv_cache(const RolloutConfig& config, int64_t max_model_len, int64_t bytes_per_token,
+KvBudget plan_kv_cache(const rollout::RolloutConfig& config, int64_t max_model_len, int64_t bytes_per_token,
                        const DeviceMemory& memory) {
   check(config, max_model_len);
   const int64_t page_bytes = config.page_size * bytes_per_token;
@@ -89,4 +135,4 @@ KvBudget plan_kv_cache(const RolloutConfig& config, int64_t max_model_len, int64
   return budget;
 }
 
-}  // namespace trireme::rollout
+}  // namespace trireme::costs

@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <string>
 
-namespace trireme::rollout {
+namespace trireme::costs {
 
 /// Bytes.
 struct DeviceMemory {
   int64_t total = 0;  // of the device, or this rank's share of the host's
-  int64_t used = 0;   // of that, already
+  int64_t used = 0;   // of that, already, or needed beside what is planned
 };
 
 /// The host's memory, or the least limit of a control group that this process is in, shared evenly by
@@ -20,4 +20,4 @@ DeviceMemory host_memory(int64_t ranks_on_host, const std::string& root = "");
 /// Bytes that this process holds resident.
 int64_t resident_bytes(const std::string& root = "");
 
-}  // namespace trireme::rollout
+}  // namespace trireme::costs

@@ -1,4 +1,4 @@
-#include "trainer/rollout/kv_budget.h"
+#include "trainer/costs/kv_budget.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,18 +10,19 @@
 #include "runtime/base/error.h"
 #include "trainer/models/decoder.h"
 
-namespace trireme::rollout {
+namespace trireme::costs {
 namespace {
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
-RolloutConfig config_of(int64_t max_num_seqs) {
-  RolloutConfig config;
+rollout::RolloutConfig config_of(int64_t max_num_seqs) {
+  rollout::RolloutConfig config;
   config.max_num_seqs = max_num_seqs;
   return config;
 }
 
-std::string refusal(const RolloutConfig& config, int64_t max_model_len, int64_t bytes, DeviceMemory memory) {
+std::string refusal(const rollout::RolloutConfig& config, int64_t max_model_len, int64_t bytes,
+                    DeviceMemory memory) {
   try {
     plan_kv_cache(config, max_model_len, bytes, memory);
   } catch (const Error& error) {
@@ -44,7 +45,7 @@ TEST(KvBudget, HasRoomForAllSequencesWhereMemorySuffices) {
 }
 
 TEST(KvBudget, TakesNoMoreThanItsShareOfTheMemoryLeaves) {
-  RolloutConfig config = config_of(1 << 20);
+  rollout::RolloutConfig config = config_of(1 << 20);
   config.gpu_memory_utilization = 0.75;
   const KvBudget budget = plan_kv_cache(config, 2048, 4096, {8 * kGiB, 2 * kGiB});
   EXPECT_TRUE(budget.limited_by_memory);
@@ -53,7 +54,7 @@ TEST(KvBudget, TakesNoMoreThanItsShareOfTheMemoryLeaves) {
 }
 
 TEST(KvBudget, TokensGoBeforeGibibytesAndThoseBeforeTheShare) {
-  RolloutConfig config = config_of(4);
+  rollout::RolloutConfig config = config_of(4);
   config.kv_cache_memory_gb = 0.5;
   config.gpu_memory_utilization = 0.01;
   EXPECT_EQ(plan_kv_cache(config, 64, 1024, {kGiB, kGiB}).bytes, kGiB / 2);
@@ -62,7 +63,7 @@ TEST(KvBudget, TokensGoBeforeGibibytesAndThoseBeforeTheShare) {
 }
 
 TEST(KvBudget, NamesWhatLeavesNoRoomForOneSequence) {
-  RolloutConfig config = config_of(4);
+  rollout::RolloutConfig config = config_of(4);
   EXPECT_NE(
       refusal(config, 1000, 1 << 20, {kGiB, kGiB / 2 - 1000}).find("rollout.gpu_memory_utilization = 0.5"),
       std::string::npos);
@@ -91,7 +92,7 @@ TEST(KvBudget, NamesEverySettingOutOfRange) {
   for (const char* key : {"max_num_seqs", "max_num_batched_tokens", "page_size", "kv_cache_tokens",
                           "max_model_len", "kv_cache_memory_gb", "gpu_memory_utilization"})
     EXPECT_NE(message.find(key), std::string::npos) << key;
-  RolloutConfig config;
+  rollout::RolloutConfig config;
   config.kv_cache_memory_gb = 1 << 20;
   EXPECT_NE(refusal(config, 64, 8, {}).find("2^31"), std::string::npos);
 }
@@ -107,9 +108,14 @@ TEST(KvBudget, PredictsWhatTheCacheTakes) {
   shape.head_dim = 32;
   shape.max_position_embeddings = 4096;
   models::ParameterSet parameters(models::parameter_specs(shape), at::Device(at::kCPU));
+  models::ModelConfig model;
+  model.init = {
+      .hidden_size = 128, .num_hidden_layers = 5, .num_attention_heads = 4, .num_key_value_heads = 2};
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     const models::Decoder decoder(shape, parameters, dtype);
-    RolloutConfig config;
+    model.dtype = dtype == at::kFloat ? "fp32" : "bf16";
+    EXPECT_EQ(cache_shape(model).bytes_per_token(), decoder.kv_bytes_per_slot());
+    rollout::RolloutConfig config;
     config.kv_cache_memory_gb = 0.25;
     const KvBudget budget = plan_kv_cache(config, 2048, decoder.kv_bytes_per_slot(), {});
     EXPECT_NEAR(static_cast<double>(budget.bytes), 0.25 * kGiB, 0.001 * kGiB);
@@ -122,6 +128,32 @@ TEST(KvBudget, PredictsWhatTheCacheTakes) {
     const auto grown = static_cast<double>(resident_bytes() - before);
     EXPECT_NEAR(grown, static_cast<double>(budget.bytes), 0.02 * static_cast<double>(budget.bytes));
   }
+}
+
+TEST(KvBudget, ReadsTheShapeFromACheckpoint) {
+  const std::string folder = testing::TempDir() + "kv_budget_" + std::to_string(::getpid());
+  std::filesystem::create_directories(folder);
+  const auto write = [&](const std::string& text) { std::ofstream(folder + "/config.json") << text; };
+  models::ModelConfig model;
+  model.path = folder;
+  write(R"({"num_hidden_layers": 3, "num_attention_heads": 6, "hidden_size": 96, "num_key_value_heads": 2})");
+  EXPECT_EQ(cache_shape(model).bytes_per_token(), 2 * 3 * 2 * 16 * 2);
+  write(R"({"num_hidden_layers": 3, "num_attention_heads": 6, "hidden_size": 96, "head_dim": 32})");
+  model.dtype = "fp32";
+  EXPECT_EQ(cache_shape(model).bytes_per_token(), 2 * 3 * 6 * 32 * 4);
+  write(R"({"num_hidden_layers": -3, "num_attention_heads": "6", "hidden_size": 96})");
+  try {
+    cache_shape(model);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_config);
+    for (const char* named : {"config.json", "num_hidden_layers", "num_attention_heads"})
+      EXPECT_NE(error.message().find(named), std::string::npos) << error.message();
+  }
+  write("[1");
+  EXPECT_THROW(cache_shape(model), Error);
+  std::filesystem::remove_all(folder);
+  EXPECT_THROW(cache_shape(model), Error);
 }
 
 class FakeHost {
@@ -174,4 +206,4 @@ TEST(HostMemory, SaysWhatCannotBeRead) {
 }
 
 }  // namespace
-}  // namespace trireme::rollout
+}  // namespace trireme::costs
