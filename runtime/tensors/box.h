@@ -2,6 +2,7 @@
 // throughout; counts and offsets in elements. Torch-free arithmetic, no memory is touched.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -56,6 +57,20 @@ class Runs {
   std::array<int64_t, kMaxDims> at_{};
   bool done_ = false;
 };
+
+/// Walks two with equally many elements side by side: visit(offset in a, offset in b, how many follow each
+/// other in both).
+template <typename Visit>
+void for_each_common_run(const Strided& a, const Strided& b, const Visit& visit) {
+  Runs in_a(a), in_b(b);
+  int64_t done_a = 0, done_b = 0;  // of the run that each is at
+  while (!in_a.done()) {
+    const int64_t count = std::min(in_a.length() - done_a, in_b.length() - done_b);
+    visit(in_a.offset() + done_a, in_b.offset() + done_b, count);
+    if ((done_a += count) == in_a.length()) in_a.next(), done_a = 0;
+    if ((done_b += count) == in_b.length()) in_b.next(), done_b = 0;
+  }
+}
 
 /// `box` must lie within `outer`, whose first element has offset 0.
 Strided strided(const Box& box, const Box& outer);

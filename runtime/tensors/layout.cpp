@@ -25,7 +25,10 @@ std::optional<int> find_tensor(const std::vector<TensorSpec>& tensors, const std
 
 Box slice_of(const TensorSpec& tensor, const Split& split, int tp, int t) {
   Box slice = whole(tensor.dims);
-  if (split.dim == Split::kWhole) return slice;
+  if (split.dim == Split::kWhole) {
+    if (split.owner != Split::kEverybody && split.owner != t) slice.end[0] = slice.begin[0];
+    return slice;
+  }
   const int64_t size = tensor.dims[split.dim];
   const int64_t units = ceil_div(size, split.unit);
   int64_t first = 0, last = 0;

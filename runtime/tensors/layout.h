@@ -3,7 +3,8 @@
 //
 // Two things happen to a tensor, in this order.
 //   tp  splits it along one dim in whole units (the rows of a head, a block of the vocabulary, one column of
-//       an MLP), or leaves it whole on every tp rank. The part of one tp rank is the tensor's *slice*.
+//       an MLP), or leaves it whole, on every tp rank or on one. The part of one tp rank is the tensor's
+//       *slice*.
 //   dp  either repeats the slices on every dp rank, or cuts them (`zero`): the slices of a block are laid end
 //       to end and that line is cut evenly, so a rank holds one stretch of it, in general pieces of tensors.
 //
@@ -52,6 +53,8 @@ struct Split {
   int dim = kWhole;
   int64_t unit = 1;  // indices of `dim` that stay together; the last unit may be short if the fit is uneven
   Fit fit = Fit::exact;
+  static constexpr int kEverybody = -1;
+  int owner = kEverybody;  // of a tensor that is not split: the one tp rank that holds it, e.g. to save it
 };
 
 using placement::Mesh;

@@ -12,7 +12,8 @@ int64_t units_of(const TensorSpec& tensor, const Split& split) {
 }
 
 bool fits(const TensorSpec& tensor, const Split& split, int tp) {
-  if (split.dim == Split::kWhole || split.fit == Fit::uneven) return true;
+  if (split.dim == Split::kWhole) return split.owner < tp;
+  if (split.fit == Fit::uneven) return true;
   const int64_t units = units_of(tensor, split);
   if (split.fit == Fit::repeat && units < tp) return tp % units == 0;
   return units % tp == 0;
@@ -20,7 +21,8 @@ bool fits(const TensorSpec& tensor, const Split& split, int tp) {
 
 // The dim and unit of a split that means something for its tensor.
 bool well_formed(const TensorSpec& tensor, const Split& split) {
-  if (split.dim == Split::kWhole) return true;
+  if (split.dim == Split::kWhole) return split.owner >= Split::kEverybody;
+  if (split.owner != Split::kEverybody) return false;
   if (split.dim < 0 || split.dim >= static_cast<int>(tensor.dims.size()) || split.unit < 1) return false;
   return split.fit == Fit::uneven || tensor.dims[split.dim] % split.unit == 0;
 }
@@ -77,7 +79,13 @@ void check_mesh(const Layout& layout, int num_ranks, Mistakes& mistakes) {
 
 void check_split(const TensorSpec& tensor, const Split& split, const Layout& layout,
                  const std::string& would_fit, Mistakes& mistakes) {
-  if (!well_formed(tensor, split)) {
+  if (split.owner != Split::kEverybody && (split.dim != Split::kWhole || split.owner < 0)) {
+    mistakes.add(tensor.name, fmt::format("{}: tp rank {} cannot own it alone; what is split has no owner",
+                                          layout.role, split.owner));
+  } else if (split.owner >= layout.mesh.tp) {
+    mistakes.add(tensor.name, fmt::format("{}: its owner is tp rank {}, and tp = {}", layout.role,
+                                          split.owner, layout.mesh.tp));
+  } else if (!well_formed(tensor, split)) {
     mistakes.add(tensor.name, fmt::format("of dims [{}] cannot be split along dim {} in units of {}",
                                           fmt::join(tensor.dims, ", "), split.dim, split.unit));
   } else if (layout.mesh.tp >= 1 && !fits(tensor, split, layout.mesh.tp)) {

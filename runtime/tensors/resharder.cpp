@@ -74,18 +74,41 @@ comm::WorkHandle Resharder::start(size_t k) {
   return world_.send_recv_async(sends, receives);
 }
 
+namespace {
+
+class MemoryTarget : public ReshardTarget {
+ public:
+  explicit MemoryTarget(const BlockMemory& memory) : memory_(memory) {}
+  void unpack(std::span<const Copy> copies, const std::byte* buffer, comm::DType wire) override {
+    tensors::unpack(copies, buffer, wire, memory_);
+  }
+  void copy(std::span<const LocalCopy> copies, const BlockMemory& from) override {
+    tensors::copy(copies, from, memory_);
+  }
+
+ private:
+  const BlockMemory& memory_;
+};
+
+}  // namespace
+
 void Resharder::run(const BlockMemory& from, const BlockMemory& to) {
-  check(from_, from);
   check(to_, to);
+  MemoryTarget target(to);
+  run(from, target);
+}
+
+void Resharder::run(const BlockMemory& from, ReshardTarget& to) {
+  check(from_, from);
   const std::vector<Round>& rounds = plan_.rounds;
-  if (rounds.empty()) return copy(plan_.copies, from, to);
+  if (rounds.empty()) return to.copy(plan_.copies, from);
   if (packed_[0] == nullptr) allocate_staging();
   const auto pack_round = [&](size_t k) { pack(rounds[k].packs, from, packed_[k % 2].get(), wire_); };
-  const auto unpack_round = [&](size_t k) { unpack(rounds[k].unpacks, received_[k % 2].get(), wire_, to); };
+  const auto unpack_round = [&](size_t k) { to.unpack(rounds[k].unpacks, received_[k % 2].get(), wire_); };
   pack_round(0);
   for (size_t k = 0; k < rounds.size(); ++k) {
     const comm::WorkHandle moving = start(k);
-    if (k == 0) copy(plan_.copies, from, to);
+    if (k == 0) to.copy(plan_.copies, from);
     if (k > 0) unpack_round(k - 1);
     if (k + 1 < rounds.size()) pack_round(k + 1);
     moving->wait();

@@ -28,6 +28,9 @@ class Resharder {
   /// the roles gives no blocks for it. Throws: what send_recv throws; internal if the memory is not of the
   /// layout's type or number of blocks.
   void run(const BlockMemory& from, const BlockMemory& to);
+  /// The same to whatever `to` is; with ReshardOptions::share off it gets every element. Whatever it throws
+  /// leaves others waiting, so it keeps its errors until this has returned.
+  void run(const BlockMemory& from, ReshardTarget& to);
 
   /// Matrices that this rank holds alike in both layouts and that run() therefore leaves where they are.
   const std::vector<Shared>& shared() const { return plan_.shared; }

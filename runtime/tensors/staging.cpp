@@ -1,6 +1,5 @@
 #include "runtime/tensors/staging.h"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -70,17 +69,11 @@ void unpack(std::span<const Copy> copies, const std::byte* buffer, comm::DType w
 }
 
 void copy(std::span<const LocalCopy> copies, const BlockMemory& from, const BlockMemory& to) {
-  for (const LocalCopy& copy : copies) {
-    Runs source(copy.from), target(copy.to);
-    int64_t read = 0, written = 0;  // of the run that each is at
-    while (!source.done()) {
-      const int64_t count = std::min(source.length() - read, target.length() - written);
-      convert(from.blocks[copy.block] + (source.offset() + read) * width(from.dtype), from.dtype,
-              to.blocks[copy.block] + (target.offset() + written) * width(to.dtype), to.dtype, count);
-      if ((read += count) == source.length()) source.next(), read = 0;
-      if ((written += count) == target.length()) target.next(), written = 0;
-    }
-  }
+  for (const LocalCopy& copy : copies)
+    for_each_common_run(copy.from, copy.to, [&](int64_t source, int64_t target, int64_t count) {
+      convert(from.blocks[copy.block] + source * width(from.dtype), from.dtype,
+              to.blocks[copy.block] + target * width(to.dtype), to.dtype, count);
+    });
 }
 
 }  // namespace trireme::tensors

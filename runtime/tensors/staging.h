@@ -22,6 +22,14 @@ void pack(std::span<const Copy> copies, const BlockMemory& from, std::byte* buff
 void unpack(std::span<const Copy> copies, const std::byte* buffer, comm::DType wire, const BlockMemory& to);
 void copy(std::span<const LocalCopy> copies, const BlockMemory& from, const BlockMemory& to);
 
+/// Where a reshard's elements end up if that is not a role's memory: a file.
+class ReshardTarget {
+ public:
+  virtual ~ReshardTarget() = default;
+  virtual void unpack(std::span<const Copy> copies, const std::byte* buffer, comm::DType wire) = 0;
+  virtual void copy(std::span<const LocalCopy> copies, const BlockMemory& from) = 0;
+};
+
 /// `count` elements, dense.
 void convert(const std::byte* from, comm::DType from_dtype, std::byte* to, comm::DType to_dtype,
              int64_t count);

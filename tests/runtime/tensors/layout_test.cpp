@@ -35,6 +35,18 @@ TEST(Layout, KvHeadsAreRepeatedByNeighbours) {
   EXPECT_EQ(sizes(k, split, 2), (std::vector<int64_t>{2, 2}));
 }
 
+TEST(Layout, AnOwnerAloneHoldsItsTensor) {
+  const std::vector<TensorSpec> tensors{{"a", {3, 2}, 0}, {"b", {5}, 0}, {"c", {2}, 0}};
+  const Layout layout{"files", {1, 2, {4, 6}}, {{.owner = 1}, {.owner = 0}, {.owner = 1}}};
+  ASSERT_TRUE(check(tensors, layout, 8).empty());
+  const ShardMap map(tensors, layout);
+  EXPECT_EQ(map.stored(0, 0), 5);
+  EXPECT_EQ(map.stored(1, 0), 8);
+  EXPECT_EQ(map.held(0, 0, 0).numel(), 0);
+  EXPECT_EQ(map.held(0, 1, 0).numel(), 6);
+  EXPECT_EQ(map.place(0, 1, 2, map.slice(1, 2)).offset, 6);
+}
+
 // Which elements a rank stores, and where, against the slow way.
 TEST(Layout, StoresWhatTheOracleStores) {
   for (uint64_t seed = 0; seed < 3000; ++seed) {
@@ -124,6 +136,16 @@ TEST(LayoutCheck, RefusesTpThatDoesNotDivideAndSaysWhatWould) {
   EXPECT_TRUE(says(check(tensors, layout, 24), "with this tp, dp is 6"));
   layout.mesh.dp = 6;
   EXPECT_TRUE(check(tensors, layout, 24).empty());
+}
+
+TEST(LayoutCheck, AnOwnerIsATpRankOfAWholeTensor) {
+  const std::vector<TensorSpec> tensors{{"a", {4}, 0}, {"b", {4}, 0}, {"c", {4}, 0}};
+  const Layout layout{"files", {1, 2, {0, 1}}, {{.owner = 2}, {.dim = 0, .owner = 1}, {.owner = -2}}};
+  const Mistakes mistakes = check(tensors, layout, 2);
+  EXPECT_TRUE(says(mistakes, "a: files: its owner is tp rank 2, and tp = 2"));
+  EXPECT_TRUE(says(mistakes, "b: files: tp rank 1 cannot own it alone; what is split has no owner"));
+  EXPECT_TRUE(says(mistakes, "c: files: tp rank -2 cannot own it alone"));
+  EXPECT_EQ(mistakes.lines().size(), 3u);
 }
 
 TEST(LayoutCheck, NamesEveryMistake) {

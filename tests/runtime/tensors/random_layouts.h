@@ -73,7 +73,10 @@ class RandomLayouts {
  private:
   Split split(const TensorSpec& tensor, int tp) {
     Split split;
-    if (tensor.dims.empty() || one_in(4)) return split;
+    if (tensor.dims.empty() || one_in(4)) {
+      if (one_in(3)) split.owner = static_cast<int>(below(tp));
+      return split;
+    }
     split.dim = static_cast<int>(below(static_cast<int64_t>(tensor.dims.size())));
     const int64_t size = tensor.dims[split.dim];
     split.unit = one_in(2) ? 1 : 1 + below(size);

@@ -51,6 +51,10 @@ inline std::vector<std::vector<int64_t>> memory(const std::vector<TensorSpec>& t
     auto& line = blocks[tensor.block];
     while (!tensor.joins_previous && static_cast<int64_t>(line.size()) % layout.alignment != 0)
       line.push_back(-1);
+    if (split.dim == Split::kWhole && split.owner != -1 && split.owner != t) {
+      base += numel(tensor);
+      continue;
+    }
     std::vector<bool> mine;
     int64_t inner = 1;
     if (split.dim != Split::kWhole) {
