@@ -215,11 +215,15 @@ NcclResult NcclCommunicator::grouped(const std::function<void(const Issue&)>& ca
 void NcclCommunicator::wait(Flight& flight) {
   while (true) {
     const bool over = flight.over();
-    if (over)  // an operation ends also when it has failed
-      if (const auto error = trouble()) end(*error);
+    std::optional<Error> error;
     {
       std::lock_guard lock(mutex_);
-      throw_if_ended();  // an abort ends the operation as well
+      throw_if_ended();                // an abort ends the operation as well,
+      if (over) error = nccl_error();  // and so does a failure
+    }
+    if (error) {
+      end(*error);
+      throw Error(*error);
     }
     if (over) return;
     if (Clock::now() - flight.since > kSpin)
@@ -229,12 +233,9 @@ void NcclCommunicator::wait(Flight& flight) {
   }
 }
 
-// What NCCL, a peer or the clock has against going on.
-std::optional<Error> NcclCommunicator::trouble() {
-  const std::string peer = host_.abort_reason();
-  if (!peer.empty()) return Error(ErrorCode::peer_failed, peer, "NCCL");
-  std::lock_guard lock(mutex_);
-  if (ended_by_ || closed_) return std::nullopt;
+// With the lock held.
+std::optional<Error> NcclCommunicator::nccl_error() {
+  if (closed_) return std::nullopt;
   NcclResult state = NcclResult::success;
   const NcclResult asked = nccl_.async_error(comm_, &state);
   if (asked != NcclResult::success) state = asked;
@@ -242,6 +243,16 @@ std::optional<Error> NcclCommunicator::trouble() {
     return Error(ErrorCode::peer_failed, fmt::format("{}: {}", name(), nccl_.text(state, comm_)), "NCCL");
   if (state != NcclResult::success && state != NcclResult::in_progress)
     return Error(ErrorCode::nccl, fmt::format("{}: {}", name(), nccl_.text(state, comm_)), "NCCL");
+  return std::nullopt;
+}
+
+// What NCCL, a peer or the clock has against going on.
+std::optional<Error> NcclCommunicator::trouble() {
+  const std::string peer = host_.abort_reason();
+  if (!peer.empty()) return Error(ErrorCode::peer_failed, peer, "NCCL");
+  std::lock_guard lock(mutex_);
+  if (ended_by_ || closed_) return std::nullopt;
+  if (auto error = nccl_error()) return error;
   while (!flights_.empty() && flights_.front()->over()) flights_.pop_front();
   if (!flights_.empty() && Clock::now() - flights_.front()->since > options_.timeout)
     return Error(ErrorCode::timeout,

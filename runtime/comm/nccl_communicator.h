@@ -86,6 +86,7 @@ class NcclCommunicator : public Communicator {
   void settle(NcclResult result, const std::string& what, std::unique_lock<std::mutex>& lock);
   void wait(Flight& flight);
   void watch();
+  std::optional<Error> nccl_error();
   std::optional<Error> trouble();
   void throw_if_ended();
   void end(const Error& error) noexcept;

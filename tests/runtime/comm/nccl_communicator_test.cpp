@@ -37,6 +37,7 @@ Setting gpus(int num_ranks) {
     on_gpus(num_ranks, [&](Communicator& host, GpuDouble& gpu, NcclDouble& nccl) {
       {
         NcclCommunicator comm(gpu, nccl, host);
+        host.barrier();  // a body that fails must not catch others in the opening
         body(comm);
         if (comm.abort_reason().empty()) comm.close();
       }
@@ -138,9 +139,9 @@ TEST(NcclCommunicator, AnErrorOfACallIsNcclsAndEndsTheCommunicator) {
   on_gpus(2, [](Communicator& host, GpuDouble& gpu, NcclDouble& nccl) {
     NcclCommunicator comm(gpu, nccl, host);
     std::vector<float> data(10);
-    comm.barrier();
-    if (host.rank() == 0) nccl.fail_next = NcclResult::internal_error;
     const ErrorCode code = code_of([&] {
+      comm.barrier();  // the abort may come before it has returned on the other rank
+      if (host.rank() == 0) nccl.fail_next = NcclResult::internal_error;
       comm.all_reduce(view(comm, data), ReduceOp::sum);
       gpu.synchronize_all();
       comm.barrier();
