@@ -47,6 +47,7 @@ struct Gap {
   int behind;
   bool waits_elsewhere;
   int64_t missing;  // how many collectives it is behind
+  bool nobody_waits;
   std::string text;
 };
 
@@ -61,11 +62,18 @@ void find_gaps(const std::vector<RankRecord>& ranks, const std::vector<Place>& p
       waiting.push_back(rank);
       entered = collective;
     }
-  if (!entered) return;
+  // On a GPU a call is over when it is enqueued: nobody is seen to wait.
+  const bool enqueued_only = !entered;
+  for (const auto& [rank, collective] : places)
+    if (enqueued_only && collective->seq == furthest) {
+      waiting.push_back(rank);
+      entered = collective;
+    }
+  if (!entered || furthest == 0) return;
   for (const auto& [rank, collective] : places) {
     if (collective->seq == furthest) continue;
     const auto& record = ranks[static_cast<size_t>(rank)];
-    gaps.push_back({rank, waits(record), furthest - collective->seq,
+    gaps.push_back({rank, waits(record), furthest - collective->seq, enqueued_only,
                     fmt::format("never entered {}, in which {}; {}", described(*entered, furthest),
                                 ranks_text(waiting), doing(record, now_ns))});
   }
@@ -94,8 +102,8 @@ Stall find_stall(const std::vector<RankRecord>& ranks, int64_t now_ns) {
   std::vector<Gap> gaps;
   for (const auto& [name, places] : communicators) find_gaps(ranks, places, now_ns, gaps);
   const auto suspect = std::min_element(gaps.begin(), gaps.end(), [](const Gap& a, const Gap& b) {
-    return std::tuple(a.waits_elsewhere, -a.missing, a.behind) <
-           std::tuple(b.waits_elsewhere, -b.missing, b.behind);
+    return std::tuple(a.nobody_waits, a.waits_elsewhere, -a.missing, a.behind) <
+           std::tuple(b.nobody_waits, b.waits_elsewhere, -b.missing, b.behind);
   });
   if (suspect != gaps.end() && !suspect->waits_elsewhere) return {suspect->behind, suspect->text};
   for (const auto& [name, places] : communicators)

@@ -8,6 +8,7 @@
 #include <exception>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "runtime/base/error.h"
@@ -15,8 +16,10 @@
 #include "runtime/comm/local_communicator.h"
 #include "runtime/comm/mpi_communicator.h"
 #include "runtime/comm/nccl_communicator.h"
+#include "runtime/comm/recorded_communicator.h"
 #include "runtime/comm/staged_communicator.h"
 #include "runtime/plan/binding_check.h"
+#include "runtime/plan/rank_page.h"
 
 namespace trireme::session {
 namespace {
@@ -58,6 +61,7 @@ struct Session::State {
     while (!opened.empty()) opened.pop_back();
   }
   std::unique_ptr<comm::MpiThread> mpi;  // null with one rank
+  std::optional<plan::RankPage> page;    // none where nobody reads it
   std::vector<std::unique_ptr<comm::LocalWorld>> alone;
   std::vector<std::unique_ptr<comm::Communicator>> opened;
   std::vector<comm::NcclCommunicator*> to_close;
@@ -69,8 +73,17 @@ struct Session::State {
   std::map<std::vector<int>, comm::Communicator*> by_ranks;
 
   comm::Communicator* open_host(const std::string& name, const std::vector<int>& ranks) {
-    if (mpi) return opened.emplace_back(std::make_unique<comm::MpiCommunicator>(*mpi, name, ranks)).get();
+    if (mpi) return recorded(std::make_unique<comm::MpiCommunicator>(*mpi, name, ranks), ranks);
     return &alone.emplace_back(std::make_unique<comm::LocalWorld>(1, name))->communicator(0);
+  }
+
+  // Parts of a role's ranks have one name on different ranks: the page tells them apart by their first one.
+  comm::Communicator* recorded(std::unique_ptr<comm::Communicator> inner, const std::vector<int>& ranks) {
+    auto& carrier = *opened.emplace_back(std::move(inner));
+    if (!page) return &carrier;
+    const bool is_part = carrier.name().find('.') != std::string::npos;
+    const auto name = is_part ? fmt::format("{}@{}", carrier.name(), ranks.front()) : carrier.name();
+    return opened.emplace_back(std::make_unique<comm::RecordedCommunicator>(carrier, *page, name)).get();
   }
 
   // Every rank opens the groups that it is in, role by role and in each role in one order: no two wait for
@@ -103,10 +116,10 @@ struct Session::State {
     if (different.size() == ranks.size()) {
       auto nccl = std::make_unique<comm::NcclCommunicator>(*comm::gpu_calls(), *comm::nccl_calls(), *host);
       to_close.push_back(nccl.get());
-      return opened.emplace_back(std::move(nccl)).get();
+      return recorded(std::move(nccl), ranks);
     }
     log::info("{}: ranks share a GPU, so tensors go through host memory and MPI", name);
-    return opened.emplace_back(std::make_unique<comm::StagedCommunicator>(*comm::gpu_calls(), *host)).get();
+    return recorded(std::make_unique<comm::StagedCommunicator>(*comm::gpu_calls(), *host), ranks);
   }
 
   // "HOST PCI-ADDRESS" of every rank's GPU. Ours must be `planned`, unless that is empty: its HCAs, CPUs and
@@ -131,6 +144,7 @@ Session::Session(const plan::RankEnv& env, const placement::RoleRanks& roles, co
     : state_(std::make_unique<State>()) {
   check_binding(env);
   state_->roles = roles;
+  if (!env.page.empty()) state_->page.emplace(plan::RankPage::open(env.page));
   if (env.num_ranks > 1) {
     state_->mpi = std::make_unique<comm::MpiThread>();
     if (state_->mpi->world_size() != env.num_ranks)

@@ -75,6 +75,22 @@ TEST(Stall, BlamesTheNetworkWhereAllHaveEntered) {
   EXPECT_NE(stall.what.find("all ranks of the group have entered"), std::string::npos) << stall.what;
 }
 
+TEST(Stall, SuspectsWhoIsBehindWhereCallsAreOnlyEnqueued) {
+  const auto stall = find_stall({rank_with({at("actor on GPUs", 5, false)}), rank_with({at("actor on GPUs", 4, false)})},
+                                20 * kSecond);
+  EXPECT_EQ(stall.rank, 1);
+  EXPECT_NE(stall.what.find("#5 of 'actor on GPUs'"), std::string::npos) << stall.what;
+}
+
+TEST(Stall, PrefersTheNetworkOfThoseWhoWaitToWhoIsBehindInWhatIsOver) {
+  // A broadcast's root may be ahead without anybody waiting.
+  const auto stall = find_stall({rank_with({at("a", 5, false), at("b", 7, true)}),
+                                 rank_with({at("a", 4, false), at("b", 6, false)})},
+                                20 * kSecond);
+  EXPECT_EQ(stall.rank, 1);
+  EXPECT_NE(stall.what.find("of 'b'"), std::string::npos) << stall.what;
+}
+
 TEST(Stall, WithoutCollectivesNamesTheOneThatIsSilentForLongest) {
   const auto stall =
       find_stall({rank_with({}, "gen", 9 * kSecond), rank_with({}, "gen", 3 * kSecond)}, 20 * kSecond);
