@@ -30,7 +30,8 @@ constexpr const char* kSummary =
     "shape that\n"
     "a config.json says, and beside it what the machine's memory and matrix products could do at best.\n\n"
     "  trireme bench rollout --shape models/Qwen2.5-0.5B/config.json --batch 16 --context 256\n"
-    "  trireme bench train-step --shape models/Qwen2.5-0.5B/config.json --batch 8 --context 256 --json\n";
+    "  trireme bench train-step --shape models/Qwen2.5-0.5B/config.json --batch 8 --context 256 --json\n"
+    "  trireme bench comm --help        (operations between ranks)\n";
 
 using Clock = std::chrono::steady_clock;
 
@@ -230,7 +231,8 @@ BenchOptions read_options(const cxxopts::ParseResult& parsed) {
 }  // namespace
 
 int bench(const Arguments& arguments) {
-  auto options = command_line::options_of("bench", "rollout|train-step", kSummary);
+  if (arguments.size() > 1 && arguments[1] == "comm") return bench_comm(arguments);
+  auto options = command_line::options_of("bench", "rollout|train-step|comm", kSummary);
   const auto number = [](const char* otherwise) {
     return cxxopts::value<int64_t>()->default_value(otherwise);
   };
@@ -248,8 +250,8 @@ int bench(const Arguments& arguments) {
   const auto what = command_line::positional(*parsed);
   if (what.size() != 1 || (what[0] != "rollout" && what[0] != "train-step"))
     fail(ErrorCode::invalid_config,
-         "say what is to be measured: `trireme bench rollout` or `trireme bench "
-         "train-step`");
+         "say what is to be measured: `trireme bench rollout`, `trireme bench train-step` or `trireme bench "
+         "comm`");
   const BenchOptions bench = read_options(*parsed);
   pin_matrix_products();
   Json result = what[0] == "rollout" ? bench_rollout(bench) : bench_train_step(bench);

@@ -18,6 +18,7 @@ int score(const Arguments& arguments);
 int generate(const Arguments& arguments);
 int export_model(const Arguments& arguments);
 int bench(const Arguments& arguments);
+int bench_comm(const Arguments& arguments);  // `bench comm`
 
 struct Command {
   const char* name;

@@ -40,7 +40,7 @@ const std::vector<Command>& all_commands() {
       {"score", "--model DIR ...", "log-probabilities of texts", score},
       {"generate", "--model DIR ...", "completions of prompts", generate},
       {"export", "SOURCE DESTINATION", "a checkpoint as a Hugging Face folder", export_model},
-      {"bench", "rollout|train-step", "how fast this machine generates and trains", bench},
+      {"bench", "rollout|train-step|comm", "how fast this machine generates, trains and communicates", bench},
       {"docs", "metrics", "the text of docs/metrics.md", docs},
       {"help", "", "this text", help},
       {"--help", "", "this text", help},
