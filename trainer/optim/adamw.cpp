@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <tuple>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/full.h>
@@ -15,36 +17,115 @@
 
 namespace trireme::optim {
 
-AdamW::AdamW(models::ParameterSet& parameters, const OptimConfig& config)
-    : parameters_(parameters),
+namespace {
+
+// (begin, length, decays) of parameters or parts of them, in order; padding between them is left out.
+template <typename Range, typename Item>
+std::vector<Range> joined(const std::vector<Item>& items) {
+  std::vector<Range> ranges;
+  for (const auto& [begin, length, decays] : items) {
+    if (!ranges.empty() && ranges.back().decays == decays &&
+        ranges.back().begin + ranges.back().length == begin)
+      ranges.back().length += length;
+    else
+      ranges.push_back({begin, length, decays});
+  }
+  return ranges;
+}
+
+using Item = std::tuple<int64_t, int64_t, bool>;
+
+std::vector<Item> items_of(const models::ParameterSet& parameters) {
+  std::vector<Item> items;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    items.emplace_back(parameters.offset(i), parameters.spec(i).numel(), parameters.spec(i).weight_decay());
+  return items;
+}
+
+std::vector<Item> items_of(const sharding::TrainedParameters& parameters) {
+  std::vector<Item> items;
+  for (const sharding::Stretch& stretch : parameters.stretches())
+    items.emplace_back(stretch.at, stretch.numel(),
+                       parameters.weights().spec(stretch.parameter).weight_decay());
+  return items;
+}
+
+}  // namespace
+
+AdamW::AdamW(const at::Tensor& masters, const at::Tensor& gradient, std::vector<Range> ranges,
+             const OptimConfig& config)
+    : masters_(masters),
+      gradient_(gradient),
+      ranges_(std::move(ranges)),
       config_(config),
-      first_moment_(at::zeros_like(parameters.flat())),
-      second_moment_(at::zeros_like(parameters.flat())) {
-  TRIREME_CHECK(parameters.has_gradients(), "AdamW needs a parameter set with gradients");
+      first_moment_(at::zeros_like(masters)),
+      second_moment_(at::zeros_like(masters)) {}
+
+AdamW::AdamW(models::ParameterSet& parameters, const OptimConfig& config)
+    : AdamW(parameters.flat(), parameters.flat_gradient(), joined<Range>(items_of(parameters)), config) {}
+
+AdamW::AdamW(sharding::TrainedParameters& parameters, const OptimConfig& config)
+    : AdamW(parameters.masters(), parameters.gradient(), joined<Range>(items_of(parameters)), config) {}
+
+namespace {
+
+struct Constants {
+  float decay, beta1, beta2, step_size, inverse_root, eps;
+};
+
+// Every element by the same few roundings, wherever it lies: shards of any cut end with the same bits.
+void update(const Constants& c, int64_t count, const float* gradient, float* master, float* first,
+            float* second) {
+  for (int64_t i = 0; i < count; ++i) {
+    const float g = gradient[i];
+    const float m = c.beta1 * first[i] + (1.0f - c.beta1) * g;
+    const float v = c.beta2 * second[i] + (1.0f - c.beta2) * g * g;
+    first[i] = m;
+    second[i] = v;
+    master[i] = c.decay * master[i] - c.step_size * m / (std::sqrt(v) * c.inverse_root + c.eps);
+  }
+}
+
+}  // namespace
+
+void AdamW::step(double lr, double norm) {
+  if (!std::isfinite(norm)) return;
+  if (config_.grad_clip > 0 && norm > config_.grad_clip) gradient_.mul_(config_.grad_clip / (norm + 1e-6));
+  ++updates_;
+  for (const Range& range : ranges_) masters_.is_cpu() ? step_here(range, lr) : step_on_device(range, lr);
+}
+
+void AdamW::step_here(const Range& range, double lr) {
+  constexpr int64_t kGrain = 1 << 16;
+  const auto count = static_cast<double>(updates_);
+  const Constants constants{static_cast<float>(1.0 - lr * (range.decays ? config_.weight_decay : 0.0)),
+                            static_cast<float>(config_.beta1),
+                            static_cast<float>(config_.beta2),
+                            static_cast<float>(lr / (1.0 - std::pow(config_.beta1, count))),
+                            static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(config_.beta2, count))),
+                            static_cast<float>(config_.eps)};
+  const auto* gradient = gradient_.const_data_ptr<float>();
+  auto* master = masters_.mutable_data_ptr<float>();
+  auto* first = first_moment_.mutable_data_ptr<float>();
+  auto* second = second_moment_.mutable_data_ptr<float>();
+  at::parallel_for(range.begin, range.begin + range.length, kGrain, [&](int64_t begin, int64_t end) {
+    update(constants, end - begin, gradient + begin, master + begin, first + begin, second + begin);
+  });
+}
+
+void AdamW::step_on_device(const Range& range, double lr) {
+  const at::Tensor count = at::full({}, static_cast<double>(updates_), gradient_.options());
+  const auto part = [&](const at::Tensor& flat) {
+    return std::vector<at::Tensor>{flat.narrow(0, range.begin, range.length)};
+  };
+  at::_fused_adamw_(part(masters_), part(gradient_), part(first_moment_), part(second_moment_), {}, {count},
+                    lr, config_.beta1, config_.beta2, range.decays ? config_.weight_decay : 0.0, config_.eps,
+                    /*amsgrad=*/false, /*maximize=*/false);
 }
 
 double AdamW::step(double lr) {
-  at::Tensor& gradient = parameters_.flat_gradient();
-  const double norm = at::linalg_vector_norm(gradient).item<double>();
-  if (!std::isfinite(norm)) return norm;
-  if (config_.grad_clip > 0 && norm > config_.grad_clip) gradient.mul_(config_.grad_clip / (norm + 1e-6));
-  ++updates_;
-  const at::Tensor count = at::full({}, static_cast<double>(updates_), gradient.options());
-  // Neighbours that decay alike are updated as one tensor.
-  for (size_t i = 0; i < parameters_.size();) {
-    const bool decays = parameters_.spec(i).weight_decay();
-    const int64_t begin = parameters_.offset(i);
-    int64_t length = 0;
-    for (; i < parameters_.size() && parameters_.spec(i).weight_decay() == decays; ++i)
-      length += parameters_.spec(i).numel();
-    const auto part = [&](const at::Tensor& flat) {
-      return std::vector<at::Tensor>{flat.narrow(0, begin, length)};
-    };
-    at::_fused_adamw_(part(parameters_.flat()), part(gradient), part(first_moment_), part(second_moment_), {},
-                      {count}, lr, config_.beta1, config_.beta2, decays ? config_.weight_decay : 0.0,
-                      config_.eps,
-                      /*amsgrad=*/false, /*maximize=*/false);
-  }
+  const double norm = at::linalg_vector_norm(gradient_, 2, {}, false, at::kDouble).item<double>();
+  step(lr, norm);
   return norm;
 }
 
