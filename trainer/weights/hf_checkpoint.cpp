@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
+#include <limits>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
@@ -11,6 +11,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/files.h"
 #include "trainer/weights/safetensors.h"
+#include "trainer/weights/shards.h"
 #include "trainer/weights/tensors.h"
 #include "trainer/weights/weight_files.h"
 
@@ -70,72 +71,6 @@ void read_part(const Part& part, at::Tensor& buffer) {
   part.target.copy_(read);
 }
 
-/// The tensors of each shard, in order; a tensor that is larger than a shard has one alone.
-std::vector<std::vector<models::ParameterSpec>> cut_into_shards(std::vector<models::ParameterSpec> specs,
-                                                                int64_t element_bytes, int64_t max_bytes) {
-  std::vector<std::vector<models::ParameterSpec>> shards(1);
-  int64_t used = 0;
-  for (auto& spec : specs) {
-    const int64_t bytes = spec.numel() * element_bytes;
-    if (used > 0 && used + bytes > max_bytes) {
-      shards.emplace_back();
-      used = 0;
-    }
-    used += bytes;
-    shards.back().push_back(std::move(spec));
-  }
-  return shards;
-}
-
-void save_shard(const std::string& path, const std::vector<models::ParameterSpec>& specs,
-                const TensorSource& source, at::ScalarType dtype) {
-  std::vector<TensorInfo> infos;
-  for (const auto& spec : specs) infos.push_back({spec.name, dtype_name(dtype), spec.shape});
-  SafetensorsWriter file(path, std::move(infos));
-  for (const auto& spec : specs) write_tensor(file, spec.name, source(spec).to(dtype));
-  file.finish();
-}
-
-void save_tensors(const fs::path& folder, const models::DecoderShape& shape, const TensorSource& source,
-                  at::ScalarType dtype, int64_t max_shard_bytes) {
-  const auto element_bytes = static_cast<int64_t>(c10::elementSize(dtype));
-  const auto shards = cut_into_shards(models::parameter_specs(shape), element_bytes, max_shard_bytes);
-  if (shards.size() == 1) return save_shard(folder / kSingleFile, shards[0], source, dtype);
-  std::map<std::string, std::string> shard_of;
-  for (size_t i = 0; i < shards.size(); ++i) {
-    const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
-    save_shard(folder / name, shards[i], source, dtype);
-    for (const auto& spec : shards[i]) shard_of[spec.name] = name;
-  }
-  const int64_t count = shape.num_parameters();
-  const nlohmann::ordered_json index{
-      {"metadata", {{"total_parameters", count}, {"total_size", count * element_bytes}}},
-      {"weight_map", shard_of}};
-  files::write_atomically(folder / kIndexFile, index.dump(2) + "\n");
-}
-
-void save_configurations(const fs::path& folder, const models::DecoderShape& shape, at::ScalarType dtype,
-                         const SaveOptions& options) {
-  const SpecialTokens& special = options.special;
-  auto config = shape.to_json(dtype_word(dtype));
-  nlohmann::ordered_json generation = {{"_from_model_config", true}};
-  std::vector<nlohmann::ordered_json*> written{&generation};
-  if (shape.config_text.empty()) written.push_back(&config);
-  for (auto* json : written) {
-    if (special.bos) (*json)["bos_token_id"] = *special.bos;
-    // One id stands alone: older readers of config.json expect no list.
-    if (special.eos.size() == 1) (*json)["eos_token_id"] = special.eos[0];
-    if (special.eos.size() > 1) (*json)["eos_token_id"] = special.eos;
-    if (special.pad) (*json)["pad_token_id"] = *special.pad;
-  }
-  files::write_atomically(folder / "config.json", config.dump(2) + "\n");
-  const auto path = folder / "generation_config.json";
-  if (!options.generation_config.empty())
-    files::write_atomically(path, options.generation_config);
-  else if (!special.eos.empty() || !fs::exists(path))
-    files::write_atomically(path, generation.dump(2) + "\n");
-}
-
 }  // namespace
 
 void load(const std::string& path, const models::DecoderShape& shape,
@@ -160,12 +95,49 @@ void load(const std::string& path, const models::DecoderShape& shape, models::Pa
   load(path, shape, parameters.specs(), pieces);
 }
 
+namespace {
+
+void save_shard(const std::string& path, const std::vector<TensorInfo>& infos,
+                const std::vector<models::ParameterSpec>& specs, const TensorSource& source,
+                at::ScalarType dtype) {
+  SafetensorsWriter file(path, infos);
+  for (const auto& spec : specs) write_tensor(file, spec.name, source(spec).to(dtype));
+  file.finish();
+}
+
+}  // namespace
+
+void save_configurations(const std::string& folder_path, const models::DecoderShape& shape,
+                         at::ScalarType dtype, const SaveOptions& options) {
+  const fs::path folder(folder_path);
+  const SpecialTokens& special = options.special;
+  auto config = shape.to_json(dtype_word(dtype));
+  nlohmann::ordered_json generation = {{"_from_model_config", true}};
+  std::vector<nlohmann::ordered_json*> written{&generation};
+  if (shape.config_text.empty()) written.push_back(&config);
+  for (auto* json : written) {
+    if (special.bos) (*json)["bos_token_id"] = *special.bos;
+    // One id stands alone: older readers of config.json expect no list.
+    if (special.eos.size() == 1) (*json)["eos_token_id"] = special.eos[0];
+    if (special.eos.size() > 1) (*json)["eos_token_id"] = special.eos;
+    if (special.pad) (*json)["pad_token_id"] = *special.pad;
+  }
+  files::write_atomically(folder / "config.json", config.dump(2) + "\n");
+  const auto path = folder / "generation_config.json";
+  if (!options.generation_config.empty())
+    files::write_atomically(path, options.generation_config);
+  else if (!special.eos.empty() || !fs::exists(path))
+    files::write_atomically(path, generation.dump(2) + "\n");
+}
+
 void save(const std::string& folder, const models::DecoderShape& shape, const TensorSource& source,
           at::ScalarType dtype, const SaveOptions& options) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) fail(ErrorCode::io, "cannot make the folder {}: {}", folder, error.message());
-  save_tensors(folder, shape, source, dtype, options.max_shard_bytes);
+  make_folder(folder);
+  const Shards shards(shape, dtype, options.max_shard_bytes);
+  for (size_t i = 0; i < shards.size(); ++i)
+    save_shard((fs::path(folder) / shards.name(i)).string(), shards.infos(i), shards.tensors(i), source,
+               dtype);
+  shards.write_index(folder);
   save_configurations(folder, shape, dtype, options);
 }
 
@@ -184,7 +156,8 @@ void save(const std::string& folder, const models::DecoderShape& shape,
 
 void save_file(const std::string& path, const models::DecoderShape& shape,
                const models::ParameterSet& parameters, at::ScalarType dtype) {
-  save_shard(path, models::parameter_specs(shape), source_of(parameters), dtype);
+  const Shards one(shape, dtype, std::numeric_limits<int64_t>::max());
+  save_shard(path, one.infos(0), one.tensors(0), source_of(parameters), dtype);
 }
 
 std::string dtype_word(at::ScalarType dtype) {

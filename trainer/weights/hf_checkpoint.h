@@ -40,8 +40,10 @@ struct SpecialTokens {
 
 struct SaveOptions {
   int64_t max_shard_bytes = 5'000'000'000;  // more than that: several files and an index
-  std::string generation_config;            // the text to keep; empty: made from `special`
-  SpecialTokens special;                    // for a model that has no config.json of its own
+  int64_t staging_bytes = int64_t{256}
+                          << 20;  // many ranks (sharded_save.h): what each may use beside its own
+  std::string generation_config;  // the text to keep; empty: made from `special`
+  SpecialTokens special;          // for a model that has no config.json of its own
 };
 
 /// Gives one tensor's values, of any type and device, when its turn to be written comes.
@@ -55,6 +57,10 @@ void save(const std::string& folder, const models::DecoderShape& shape, const Te
           at::ScalarType dtype, const SaveOptions& options = {});
 void save(const std::string& folder, const models::DecoderShape& shape,
           const models::ParameterSet& parameters, at::ScalarType dtype, const SaveOptions& options = {});
+
+/// The two .json files alone.
+void save_configurations(const std::string& folder, const models::DecoderShape& shape, at::ScalarType dtype,
+                         const SaveOptions& options);
 
 /// The weights alone, as one .safetensors file.
 void save_file(const std::string& path, const models::DecoderShape& shape,

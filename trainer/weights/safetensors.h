@@ -61,7 +61,7 @@ class SafetensorsReader {
   std::map<std::string, std::string> metadata_;
 };
 
-/// Writes a file tensor by tensor, in any order, beside its final name; finish() puts it there. Wider types
+/// Writes a file in any order, beside its final name; finish() puts it there. Wider types
 /// come first in the file, so that every tensor is aligned to its type.
 class SafetensorsWriter {
  public:
@@ -75,7 +75,10 @@ class SafetensorsWriter {
 
   /// Once per tensor. Throws io; internal if the size is not the shape's.
   void write(const std::string& name, std::span<const std::byte> bytes);
-  /// Syncs and renames. Throws io; internal if a tensor was not written.
+  /// A part of a tensor, from its byte `offset` on; in any order, each byte once. Throws io; internal if it
+  /// is more than the tensor has left.
+  void write_part(const std::string& name, uint64_t offset, std::span<const std::byte> bytes);
+  /// Syncs and renames. Throws io; internal if a byte was not written.
   void finish();
 
  private:
@@ -84,7 +87,11 @@ class SafetensorsWriter {
   std::string path_, aside_;
   int fd_ = -1;
   uint64_t data_offset_ = 0;
-  std::map<std::string, TensorInfo> waiting_;
+  struct Waiting {
+    TensorInfo tensor;
+    uint64_t missing = 0;  // bytes
+  };
+  std::map<std::string, Waiting> waiting_;
 };
 
 }  // namespace trireme::weights

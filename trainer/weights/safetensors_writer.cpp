@@ -38,7 +38,8 @@ SafetensorsWriter::SafetensorsWriter(std::string path, std::vector<TensorInfo> t
   for (TensorInfo& tensor : tensors) {
     tensor.begin = offset;
     tensor.end = offset += bytes_of(tensor);
-    TRIREME_CHECK(waiting_.emplace(tensor.name, tensor).second, "two tensors are named {}", tensor.name);
+    TRIREME_CHECK(waiting_.emplace(tensor.name, Waiting{tensor, tensor.num_bytes()}).second,
+                  "two tensors are named {}", tensor.name);
   }
   // Built through a vector: an ordered object looks a key up in linear time.
   auto& entries = header.get_ref<nlohmann::ordered_json::object_t&>();
@@ -84,15 +85,28 @@ void SafetensorsWriter::write_at(uint64_t offset, std::span<const std::byte> byt
 void SafetensorsWriter::write(const std::string& name, std::span<const std::byte> bytes) {
   const auto found = waiting_.find(name);
   TRIREME_CHECK(found != waiting_.end(), "tensor {} was not announced or is written twice", name);
-  TRIREME_CHECK(bytes.size() == found->second.num_bytes(), "tensor {} takes {} bytes, {} were given", name,
-                found->second.num_bytes(), bytes.size());
-  write_at(data_offset_ + found->second.begin, bytes);
-  waiting_.erase(found);
+  TRIREME_CHECK(bytes.size() == found->second.missing, "tensor {} takes {} bytes, {} were given", name,
+                found->second.missing, bytes.size());
+  write_part(name, 0, bytes);
+}
+
+void SafetensorsWriter::write_part(const std::string& name, uint64_t offset,
+                                   std::span<const std::byte> bytes) {
+  const auto found = waiting_.find(name);
+  TRIREME_CHECK(found != waiting_.end(), "tensor {} was not announced or is written twice", name);
+  auto& [tensor, missing] = found->second;
+  TRIREME_CHECK(bytes.size() <= missing && offset <= tensor.num_bytes() - bytes.size(),
+                "tensor {} has {} bytes, {} are missing, {} were given from {} on", name, tensor.num_bytes(),
+                missing, bytes.size(), offset);
+  write_at(data_offset_ + tensor.begin + offset, bytes);
+  missing -= bytes.size();
+  if (missing == 0) waiting_.erase(found);
 }
 
 void SafetensorsWriter::finish() {
   TRIREME_CHECK(fd_ >= 0, "{} is finished already", path_);
-  TRIREME_CHECK(waiting_.empty(), "tensor {} was not written", waiting_.begin()->first);
+  TRIREME_CHECK(waiting_.empty(), "{} bytes of tensor {} were not written", waiting_.begin()->second.missing,
+                waiting_.begin()->first);
   if (::fsync(fd_) != 0) fail(ErrorCode::io, "cannot sync {}: {}", aside_, std::strerror(errno));
   if (std::rename(aside_.c_str(), path_.c_str()) != 0)
     fail(ErrorCode::io, "cannot rename {} to {}: {}", aside_, path_, std::strerror(errno));

@@ -5,30 +5,15 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 
-#include "tests/trainer/weights/raw_file.h"
+#include "tests/trainer/weights/held_pattern.h"
 #include "trainer/weights/hf_checkpoint.h"
 
 namespace trireme::weights {
 namespace {
 
-using models::DecoderShape;
 using models::ParameterSet;
-using models::ParameterSpec;
 
 constexpr const char* kFolders[] = {"tied-bf16", "sharded-fp32"};
-
-// Where element k of a slice stands in the whole parameter, index by index.
-int64_t in_whole(const ParameterSpec& spec, int64_t k) {
-  const std::vector<int64_t> whole = spec.whole_shape();
-  int64_t result = 0, inner = 1;
-  for (int dim = static_cast<int>(spec.shape.size()) - 1; dim >= 0; --dim) {
-    const int64_t index = k % spec.shape[dim] + (dim == spec.split_dim ? spec.first : 0);
-    k /= spec.shape[dim];
-    result += index * inner;
-    inner *= whole[dim];
-  }
-  return result;
-}
 
 void expect_pattern(const ParameterSpec& spec, int64_t begin, const at::Tensor& values) {
   const at::Tensor floats = values.to(at::kDouble).contiguous();

@@ -125,13 +125,31 @@ TEST_F(Safetensors, AnUnfinishedFileVanishes) {
   EXPECT_EQ(files::read(path("x")), "old");
 }
 
+TEST_F(Safetensors, PartsOfATensorComeInAnyOrder) {
+  SafetensorsWriter writer(path("x"), {{"a", "U8", {6}}, {"b", "U8", {2}}});
+  writer.write_part("a", 4, bytes_of("ef"));
+  writer.write("b", bytes_of("xy"));
+  writer.write_part("a", 0, bytes_of("a"));
+  EXPECT_HAS(message(ErrorCode::internal, [&] { writer.finish(); }), "3 bytes of tensor a were not written");
+  EXPECT_HAS(message(ErrorCode::internal, [&] { writer.write_part("a", 2, bytes_of("wxyz")); }),
+             "tensor a has 6 bytes, 3 are missing, 4 were given from 2 on");
+  message(ErrorCode::internal, [&] { writer.write_part("a", 5, bytes_of("gh")); });
+  message(ErrorCode::internal, [&] { writer.write_part("c", 0, bytes_of("g")); });
+  writer.write_part("a", 1, bytes_of("bcd"));
+  message(ErrorCode::internal, [&] { writer.write_part("a", 1, bytes_of("b")); });
+  writer.finish();
+  const SafetensorsReader file(path("x"));
+  EXPECT_EQ(text_of(file, *file.find("a")), "abcdef");
+  EXPECT_EQ(text_of(file, *file.find("b")), "xy");
+}
+
 TEST_F(Safetensors, AWriterMisusedSaysSo) {
   message(ErrorCode::internal, [&] { SafetensorsWriter(path("x"), {{"a", "U8", {1}}, {"a", "U8", {1}}}); });
   message(ErrorCode::internal, [&] { SafetensorsWriter(path("x"), {{"a", "float", {1}}}); });
   SafetensorsWriter writer(path("x"), {{"a", "U8", {2}}});
   message(ErrorCode::internal, [&] { writer.write("b", bytes_of("ab")); });
   message(ErrorCode::internal, [&] { writer.write("a", bytes_of("abc")); });
-  EXPECT_HAS(message(ErrorCode::internal, [&] { writer.finish(); }), "tensor a was not written");
+  EXPECT_HAS(message(ErrorCode::internal, [&] { writer.finish(); }), "2 bytes of tensor a were not written");
   writer.write("a", bytes_of("ab"));
   message(ErrorCode::internal, [&] { writer.write("a", bytes_of("ab")); });
   writer.finish();
