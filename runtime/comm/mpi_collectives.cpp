@@ -82,11 +82,11 @@ bool fits_opening(const MpiGroup& group, int64_t bytes) {
   return bytes <= group.limits.opening_bytes / group.size;
 }
 
-// Elements of a chunk that each rank reduces: a message's worth, less with many ranks, whose parts must all
-// be held at once.
-int64_t part_elements(const MpiGroup& group, DType dtype) {
-  const int64_t floor = std::min<int64_t>(group.limits.message_bytes, 32 << 10);
-  const int64_t bytes = std::max<int64_t>(group.limits.message_bytes / group.size, floor);
+// Elements of a chunk that each rank reduces: as many as leave the parts of all ranks, which are held at
+// once, within `held_bytes`; never more than a message holds.
+int64_t part_elements(const MpiGroup& group, DType dtype, int64_t held_bytes) {
+  const int64_t least = std::min<int64_t>(group.limits.message_bytes, 32 << 10);
+  const int64_t bytes = std::clamp(held_bytes / group.size, least, group.limits.message_bytes);
   return std::max<int64_t>(1, bytes / static_cast<int64_t>(size_of(dtype)));
 }
 
@@ -180,7 +180,7 @@ Task all_reduce(const MpiGroup& group, int tag, CallHeader header, BufferView da
     co_return;
   }
   // Chunk by chunk: each rank reduces its share of the chunk and sends it to all.
-  const int64_t chunk_count = part_elements(group, data.dtype) * n;
+  const int64_t chunk_count = part_elements(group, data.dtype, group.limits.message_bytes) * n;
   const int64_t chunks = (data.count + chunk_count - 1) / chunk_count;
   const auto share_of = [&](int64_t c, int r) {
     const int64_t begin = c * chunk_count, count = std::min(chunk_count, data.count - begin);
@@ -251,7 +251,7 @@ Task reduce_scatter_v(const MpiGroup& group, int tag, CallHeader header, ConstBu
     reduce_in_order(parts, out.data, out.count, out.dtype, header.op);
     co_return;
   }
-  const int64_t chunk_count = part_elements(group, in.dtype);
+  const int64_t chunk_count = part_elements(group, in.dtype, 4 * group.limits.message_bytes);
   const int64_t chunks = (*std::max_element(counts.begin(), counts.end()) + chunk_count - 1) / chunk_count;
   const auto share_of = [&](int64_t c, int r) {
     const int64_t begin = std::min(c * chunk_count, counts[r]);
