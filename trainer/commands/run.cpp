@@ -35,6 +35,9 @@ placement::RoleRanks make_roles(const config::RunConfig& config, int num_ranks) 
   roles.rollout = placement::parse_ranks(config.placement.rollout, num_ranks, "placement.rollout");
   if (config.algorithm.name != "sft" && (config.actor.loss.use_kl_loss || config.algorithm.use_kl_in_reward))
     roles.reference = placement::parse_ranks(config.placement.reference, num_ranks, "placement.reference");
+  roles.tp = {.actor = static_cast<int>(config.parallel.actor.tp),
+              .reference = static_cast<int>(config.parallel.reference.tp),
+              .rollout = static_cast<int>(config.parallel.rollout.tp)};
   return roles;
 }
 
@@ -61,9 +64,10 @@ ExitStatus run_rank(const plan::RankEnv& env, plan::RankPage& page) {
     problems = read_problems(config);
     encode_prompts(problems, config, *tokenizer);
     reward = rewards::make_reward(config.reward);
-    models = steps::make_role_models(
-        make_shape(config.model, *tokenizer), config.model.dtype == "fp32" ? at::kFloat : at::kBFloat16,
-        device, session, config.rollout, tokenizer->stop_ids(), config::max_model_len(config));
+    models = steps::make_role_models(make_shape(config.model, *tokenizer),
+                                     config.model.dtype == "fp32" ? at::kFloat : at::kBFloat16, device,
+                                     session, config.parallel.actor, config.rollout, tokenizer->stop_ids(),
+                                     config::max_model_len(config));
     if (models.actor) models.actor->recompute_blocks(config.model.enable_gradient_checkpointing);
     models.generation_config = read_generation_config(config.model);
     if (models.engine) {

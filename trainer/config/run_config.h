@@ -11,6 +11,7 @@
 #include "trainer/models/model_config.h"
 #include "trainer/rewards/reward_config.h"
 #include "trainer/rollout/rollout_config.h"
+#include "trainer/sharding/sharding_config.h"
 #include "trainer/steps/step_config.h"
 
 namespace trireme::config {
@@ -32,9 +33,15 @@ struct PlacementConfig {
   std::string rollout;
 };
 
+/// [ROLE.parallel] of each role.
+struct ParallelConfigs {
+  sharding::ParallelConfig actor, reference, rollout;
+};
+
 struct RunConfig {
   RunOptions run;
   PlacementConfig placement;
+  ParallelConfigs parallel;
   models::ModelConfig model;
   data::DataConfig data;
   algorithms::AlgorithmConfig algorithm;

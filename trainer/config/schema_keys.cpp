@@ -77,6 +77,29 @@ void add_placement(Keys& k) {
                "actor's share one copy of the weights."});
 }
 
+void add_parallel(Keys& k) {
+  k.push_back(
+      {"actor.parallel.tp", AT(parallel.actor.tp), between(1, 1024), "ranks",
+       "Ranks that hold one replica of the policy together (tensor parallelism); must divide its ranks, "
+       "heads and MLP. 1 unless the model does not fit, or a replica should be faster.",
+       "actor.megatron.tensor_model_parallel_size"});
+  k.push_back({"actor.parallel.zero_stage", AT(parallel.actor.zero_stage), between(0, 3), "",
+               "What data-parallel ranks share out instead of each holding all: 1 the optimizer's state and "
+               "masters, 2 gradients too, 3 weights too. Higher stages need less memory and more messages.",
+               "actor.fsdp_config"});
+  k.push_back({"actor.parallel.reduce", AT(parallel.actor.reduce), one_of({"fast", "exact"}), "",
+               "How gradients are summed over data-parallel ranks. exact gives the same bits for any number "
+               "of them, and for any ppo_max_token_len_per_rank, but trains group by group and is slower."});
+  k.push_back({"reference.parallel.tp", AT(parallel.reference.tp), between(1, 1024), "ranks",
+               "Ranks that hold one replica of the reference together.",
+               "ref.megatron.tensor_model_parallel_size"});
+  k.push_back({"rollout.parallel.tp", AT(parallel.rollout.tp), between(1, 1024), "ranks",
+               "Ranks that hold one replica of the model together to generate with. With the actor's own tp "
+               "(and zero_stage below 3) colocated ranks share one copy of the weights, and the sampler's "
+               "log-probabilities are the actor's own.",
+               "rollout.tensor_model_parallel_size"});
+}
+
 void add_model(Keys& k) {
   k.push_back({"model.path", AT(model.path), any(), "",
                "Folder of a Hugging Face checkpoint (config.json, tokenizer.json, *.safetensors); empty "
@@ -398,6 +421,7 @@ const std::vector<Key>& keys() {
     Keys k;
     add_run(k);
     add_placement(k);
+    add_parallel(k);
     add_model(k);
     add_data(k);
     add_algorithm(k);
@@ -423,8 +447,11 @@ const std::vector<Table>& tables() {
       {"data.arithmetic", "The generated word problems of data.task = \"arithmetic\"."},
       {"algorithm", "The objective and its constants."},
       {"actor", "How the policy is updated: the batch's cut and the loss."},
+      {"actor.parallel", "How the policy's ranks share it."},
       {"actor.optim", "AdamW and its schedule for the policy."},
       {"rollout", "How responses are generated. Evaluation uses the same engine, greedily."},
+      {"rollout.parallel", "How the ranks that generate share the model."},
+      {"reference.parallel", "How the reference's ranks share it."},
       {"reward", "How a response is judged."},
       {"sft",
        "Supervised fine-tuning: a warm start before the algorithm, or the whole run (algorithm.name = "

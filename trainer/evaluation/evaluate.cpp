@@ -36,16 +36,15 @@ void add_lines(const std::string& text, Evaluation& evaluation) {
 
 }  // namespace
 
-Evaluation evaluate(comm::Communicator& world, const std::vector<int>& engine_ranks, rollout::Engine* engine,
+Evaluation evaluate(comm::Communicator& world, const placement::Mesh& engines, rollout::Engine* engine,
                     const text::Tokenizer& tokenizer, const rewards::Reward& reward,
                     std::span<const data::Problem> problems, int64_t max_response_length) {
   std::map<std::string, Accuracy> mine;
-  const auto place = std::find(engine_ranks.begin(), engine_ranks.end(), world.rank());
-  if (engine && place != engine_ranks.end()) {
+  const auto place = engines.find(world.rank());
+  if (engine && place) {
     std::vector<rollout::Request> requests;
     std::vector<const data::Problem*> asked;
-    for (auto i = static_cast<size_t>(place - engine_ranks.begin()); i < problems.size();
-         i += engine_ranks.size()) {
+    for (auto i = static_cast<size_t>(place->d); i < problems.size(); i += static_cast<size_t>(engines.dp)) {
       rollout::Request request;
       request.id = static_cast<int64_t>(i);
       request.prompt = problems[i].prompt_ids;
@@ -56,7 +55,7 @@ Evaluation evaluate(comm::Communicator& world, const std::vector<int>& engine_ra
       asked.push_back(&problems[i]);
     }
     const auto completions = engine->generate(std::move(requests));
-    for (size_t i = 0; i < asked.size(); ++i) {
+    for (size_t i = 0; i < asked.size() && place->t == 0; ++i) {  // the others have the same answers
       const rewards::Score score = reward.score(
           asked[i]->data_source, tokenizer.decode(completions[i].responses[0].tokens), asked[i]->answer);
       Accuracy& accuracy = mine[asked[i]->data_source];

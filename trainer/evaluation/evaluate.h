@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/comm/communicator.h"
+#include "runtime/placement/mesh.h"
 #include "trainer/data/problem.h"
 #include "trainer/rewards/reward.h"
 #include "trainer/rollout/engine.h"
@@ -29,9 +30,9 @@ struct Evaluation {
 };
 
 /// Answers every problem greedily, up to the engine's stop strings, and judges it. Collective over: `world`,
-/// all ranks; ranks without an engine (null) answer nothing. `engine_ranks`: which ranks have one, ascending.
-/// The same result everywhere.
-Evaluation evaluate(comm::Communicator& world, const std::vector<int>& engine_ranks, rollout::Engine* engine,
+/// all ranks; ranks without an engine (null) answer nothing. `engines`: whose ranks have one, those of a
+/// replica together. The same result everywhere.
+Evaluation evaluate(comm::Communicator& world, const placement::Mesh& engines, rollout::Engine* engine,
                     const text::Tokenizer& tokenizer, const rewards::Reward& reward,
                     std::span<const data::Problem> problems, int64_t max_response_length);
 

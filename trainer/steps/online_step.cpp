@@ -245,7 +245,7 @@ void OnlineStep::update_mini_batch(std::span<Group> groups, double lr, bool firs
   // A step's loss is the mean over its updates.
   const double part = 1.0 / static_cast<double>(updates_per_step());
   std::vector<MicroBatch> micros = micro_batches(groups);
-  parameters.zero_gradient();
+  parameters.begin_update(micros.size());
   for (MicroBatch& micro : micros) {
     const auto tokens = [&](const auto& value) { return per_token(micro, device, value); };
     const at::Tensor weights = tokens([&](const Sample& s, int64_t) {
@@ -293,7 +293,6 @@ void OnlineStep::update_mini_batch(std::span<Group> groups, double lr, bool firs
     metrics_.max("training/rollout_probs_diff_max", apart.max().item<double>());
     metrics_.deviation("training/rollout_probs_diff_std", apart);
   }
-  parameters.catch_up(micros.size());
   const double norm = parameters.sum_gradient();
   models.optimizer->step(lr, norm);
   publish_actor(models);

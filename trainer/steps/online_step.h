@@ -39,7 +39,9 @@ class OnlineStep {
   void update_actor(std::vector<Group>& groups, int64_t step, int64_t total_steps);
   void update_mini_batch(std::span<Group> groups, double lr, bool first);
 
-  std::vector<Group> send_to(const std::vector<int>& ranks, std::vector<Group> groups);
+  std::vector<MicroBatch> micro_batches(std::span<Group> groups) const;
+  std::vector<Group> send_to(placement::Role to, std::vector<Group> groups, placement::Role from);
+  void record_as(placement::Role role);
   int64_t updates_per_step() const;
 
   StepContext& context_;

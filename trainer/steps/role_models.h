@@ -1,14 +1,16 @@
-// The models that this rank holds, by role. Roles on the same ranks share what they can: a colocated
-// rollout reads the actor's own weights, so nothing moves after an update.
+// The models that this rank holds, by role. Roles on the same ranks share what they can: a rollout replica on
+// the ranks of an actor's replica reads the actor's own weights, so nothing moves after an update.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "runtime/session/session.h"
+#include "runtime/tensors/resharder.h"
 #include "trainer/models/decoder.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/rollout/engine.h"
+#include "trainer/sharding/trained_parameters.h"
 
 namespace trireme::steps {
 
@@ -23,7 +25,7 @@ struct RoleModels {
   bool is_exact() const { return inexact_because.empty(); }
 
   // On actor ranks.
-  std::unique_ptr<models::ParameterSet> actor_parameters;
+  std::unique_ptr<sharding::TrainedParameters> actor_parameters;
   std::unique_ptr<models::Decoder> actor;
   std::unique_ptr<optim::AdamW> optimizer;
 
@@ -31,26 +33,32 @@ struct RoleModels {
   std::unique_ptr<models::ParameterSet> reference_parameters;
   std::unique_ptr<models::Decoder> reference;
 
-  // On rollout ranks. rollout_parameters only where the rank is no actor.
+  // On rollout ranks. rollout_parameters only where the actor's weights cannot be read in their place.
   std::unique_ptr<models::ParameterSet> rollout_parameters;
   std::unique_ptr<models::Decoder> rollout_decoder;
   std::unique_ptr<rollout::Engine> engine;
 
-  /// Some rollout rank is no actor rank, so an update must be sent.
-  bool weights_move = false;
+  // The actor's masters to the weights above: on all ranks, or null where nothing moves. On a GPU they go
+  // through host memory.
+  std::unique_ptr<tensors::Resharder> to_rollout, to_reference;
 };
 
-/// Allocates the models of this rank's roles; weights are zeros until load or initialize.
+/// Allocates the models of this rank's roles; weights are undefined until load or initialize. `parallel` is
+/// the actor's; tp sizes are the session's. Collective over: world, and the roles' groups. Throws
+/// invalid_config naming every tensor that a layout does not fit, with the tp sizes that do.
 RoleModels make_role_models(const models::DecoderShape& shape, at::ScalarType compute_dtype,
-                            at::Device device, const session::Session& session,
-                            const rollout::RolloutConfig& rollout, const std::vector<int32_t>& stop_ids,
-                            int64_t max_model_len);
+                            at::Device device, session::Session& session,
+                            const sharding::ParallelConfig& parallel, const rollout::RolloutConfig& rollout,
+                            const std::vector<int32_t>& stop_ids, int64_t max_model_len);
 
-/// After the actor was refreshed (Decoder::refresh): brings its weights to the rollout ranks that do not
-/// share them. Collective over: world.
-void publish_weights(RoleModels& models, session::Session& session);
+/// The masters have changed: brings them to the actor's own weights (collective over its dp and tp groups).
+void publish_actor(RoleModels& models);
+
+/// After publish_actor(): brings the weights to the rollout ranks that do not share them. Collective over:
+/// world.
+void publish_weights(RoleModels& models);
 
 /// The reference becomes a copy of the actor as it is now. Collective over: world.
-void copy_actor_to_reference(RoleModels& models, session::Session& session);
+void copy_actor_to_reference(RoleModels& models);
 
 }  // namespace trireme::steps

@@ -38,14 +38,15 @@ void save(const std::string& folder, const RunState& state, RoleModels& models,
           const text::Tokenizer& tokenizer, session::Session& session) {
   if (session.rank() != session.roles().actor.front()) return;
   checkpoint::write_folder(folder, [&](const std::string& inside) {
-    weights::save(inside, models.shape, *models.actor_parameters, models.compute_dtype,
+    weights::save(inside, models.shape, models.actor_parameters->weights(), models.compute_dtype,
                   {.generation_config = models.generation_config,
                    .special = {tokenizer.stop_ids(), std::nullopt, tokenizer.pad_id()}});
     tokenizer.save(inside);
     const auto trainer = fs::path(inside) / "trainer";
     fs::create_directory(trainer);
     if (models.compute_dtype != at::kFloat)  // in fp32 model.safetensors is the masters
-      weights::save_file(trainer / kMastersFile, models.shape, *models.actor_parameters, at::kFloat);
+      weights::save_file(trainer / kMastersFile, models.shape, models.actor_parameters->weights(),
+                         at::kFloat);
     weights::write_tensors(trainer / "optimizer.safetensors",
                            {{"first_moment", models.optimizer->first_moment()},
                             {"second_moment", models.optimizer->second_moment()}});
@@ -111,19 +112,18 @@ void require_same_data(const std::string& folder, const RunState& checkpoint, co
        checkpoint.taken, folder);
 }
 
-void restore(const std::string& folder, const RunState& state, RoleModels& models,
-             session::Session& session) {
+void restore(const std::string& folder, const RunState& state, RoleModels& models, session::Session&) {
   if (models.actor) {
     checkpoint::verify_folder(folder);
-    load_masters(folder, models, *models.actor_parameters);
+    load_masters(folder, models, models.actor_parameters->weights());
     const auto path = (fs::path(folder) / "trainer" / "optimizer.safetensors").string();
     const auto tensors = weights::read_tensors(path);
     copy_into(models.optimizer->first_moment(), tensors, "first_moment", path);
     copy_into(models.optimizer->second_moment(), tensors, "second_moment", path);
     models.optimizer->set_updates(state.optimizer_updates);
-    models.actor->refresh();
   }
-  publish_weights(models, session);
+  publish_actor(models);
+  publish_weights(models);
 }
 
 void load_reference(const std::string& folder, RoleModels& models) {

@@ -5,7 +5,6 @@
 
 #include "runtime/base/error.h"
 #include "trainer/data/order.h"
-#include "trainer/sharding/data_parallel.h"
 
 namespace trireme::steps {
 
@@ -23,7 +22,7 @@ observe::Metrics SftStep::run(int64_t step, int64_t total_steps, int64_t taken) 
   metrics_.mean("sft/lr", lr);
   stages.run("data", session.has(Role::actor), [&] { examples = examples_of(step, taken); });
   stages.run("update_actor", session.has(Role::actor), [&] { update(examples, lr); });
-  stages.run("update_weights", [&] { publish_weights(context_.models, session); });
+  stages.run("update_weights", [&] { publish_weights(context_.models); });
   return metrics_.reduce(session.world());
 }
 
@@ -62,18 +61,23 @@ void SftStep::add_examples(std::vector<Example>& examples, const std::vector<dat
 
 void SftStep::update(const std::vector<Example>& examples, double lr) {
   RoleModels& models = context_.models;
-  comm::Communicator& ranks = context_.session.group(Role::actor);
+  sharding::TrainedParameters& parameters = *models.actor_parameters;
+  const auto place = context_.session.place_in(Role::actor);
+  const auto replicas = static_cast<size_t>(context_.session.roles().mesh(Role::actor).dp);
+  metrics_.record(place.t == 0);  // the ranks of a replica do the same
   std::vector<Example> mine;
   for (size_t i = 0; i < examples.size(); ++i) {
     const Example& example = examples[i];
-    if (static_cast<int>(i % static_cast<size_t>(ranks.size())) != ranks.rank()) continue;
+    if (static_cast<int>(i % replicas) != place.d) continue;
     metrics_.sum("perf/total_num_tokens",
                  static_cast<double>(example.prompt.size() + example.response.size()));
     mine.push_back(example);
   }
-  models.actor_parameters->zero_gradients();
+  // Exact sums are made of gradients of one example each.
+  const std::vector<MicroBatch> micros = pack_examples(mine, parameters.is_exact() ? 1 : max_rows_);
+  parameters.begin_update(micros.size());
   size_t example = 0;
-  for (const MicroBatch& micro : pack_examples(mine, max_rows_)) {
+  for (const MicroBatch& micro : micros) {
     std::vector<float> weights;
     for (; weights.size() < static_cast<size_t>(micro.num_pairs()); ++example)
       weights.insert(weights.end(), mine[example].response.size(),
@@ -85,11 +89,13 @@ void SftStep::update(const std::vector<Example>& examples, double lr) {
         models.actor->token_log_probs(hidden, micro.rows, micro.tokens, 1.0).log_probs_N;
     const at::Tensor loss = -(log_probs_N * weights_N).sum();
     loss.backward();
+    parameters.end_backward();
     metrics_.sum("sft/loss", loss.item<double>());
   }
-  sharding::sum_gradients(*models.actor_parameters, ranks);
-  metrics_.mean("sft/grad_norm", models.optimizer->step(lr));
-  models.actor->refresh();
+  const double norm = parameters.sum_gradient();
+  models.optimizer->step(lr, norm);
+  publish_actor(models);
+  metrics_.mean("sft/grad_norm", norm);
 }
 
 }  // namespace trireme::steps

@@ -7,9 +7,9 @@
 #include "runtime/pipeline/stage.h"
 #include "runtime/session/session.h"
 #include "trainer/data/problem.h"
-#include "trainer/text/tokenizer.h"
 #include "trainer/rewards/reward.h"
 #include "trainer/steps/role_models.h"
+#include "trainer/text/tokenizer.h"
 
 namespace trireme::steps {
 

@@ -9,6 +9,7 @@
 namespace trireme::steps {
 
 StepMetrics::Entry& StepMetrics::at(const std::string& name, Kind kind) {
+  if (!records_) return unrecorded_ = {};
   auto [found, fresh] = entries_.try_emplace(name);
   if (fresh) {
     found->second.kind = kind;

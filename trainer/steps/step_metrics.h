@@ -13,6 +13,9 @@ namespace trireme::steps {
 
 class StepMetrics {
  public:
+  /// False: what is added from here on is not kept, because another rank adds the same.
+  void record(bool on) { records_ = on; }
+
   /// Weighted mean over everything added on all ranks.
   void mean(const std::string& name, double value, double weight = 1.0);
   void sum(const std::string& name, double value);
@@ -37,6 +40,8 @@ class StepMetrics {
   static void merge(Entry& into, const Entry& from);
 
   std::map<std::string, Entry> entries_;
+  bool records_ = true;
+  Entry unrecorded_;
 };
 
 }  // namespace trireme::steps

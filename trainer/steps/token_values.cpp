@@ -15,9 +15,12 @@ at::Tensor per_token(const MicroBatch& micro, at::Device device,
 }
 
 void score_tokens(const models::Decoder& decoder, std::vector<Group>& groups, double temperature,
-                  int64_t max_rows, const std::function<void(Sample&, std::vector<float>)>& store) {
+                  int64_t max_rows, const std::function<void(Sample&, std::vector<float>)>& store,
+                  sharding::TrainedParameters* sharded) {
   const at::NoGradGuard no_gradients;
-  for (const MicroBatch& micro : pack_groups(groups, max_rows)) {
+  const std::vector<MicroBatch> micros = pack_groups(groups, max_rows);
+  if (sharded) sharded->begin_forwards(micros.size());
+  for (const MicroBatch& micro : micros) {
     const at::Tensor hidden = decoder.forward_packed(micro.batch);
     const at::Tensor log_probs =
         decoder.token_log_probs(hidden, micro.rows, micro.tokens, temperature).log_probs_N.cpu();
@@ -26,6 +29,7 @@ void score_tokens(const models::Decoder& decoder, std::vector<Group>& groups, do
       store(*packed.sample,
             std::vector<float>(numbers + packed.begin, numbers + packed.begin + packed.sample->length()));
   }
+  if (sharded) sharded->end_forwards();
 }
 
 int64_t tokens_of(const std::vector<Group>& groups) {

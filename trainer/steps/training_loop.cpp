@@ -72,17 +72,24 @@ ExitStatus TrainingLoop::run() {
 void TrainingLoop::start() {
   RoleModels& models = context_.models;
   const bool random = config_.model.path.empty() || config_.model.random_weights;
+  const double std = config_.model.init.embedding_std;
+  if (models.actor_parameters) {
+    if (random)
+      models.actor_parameters->initialize(context_.seed, std);
+    else
+      weights::load(config_.model.path, models.shape, models.actor_parameters->weights());
+  }
   for (models::ParameterSet* parameters :
-       {models.actor_parameters.get(), models.reference_parameters.get(), models.rollout_parameters.get()}) {
+       {models.reference_parameters.get(), models.rollout_parameters.get()}) {
     if (!parameters) continue;
     if (random)
-      parameters->initialize(context_.seed, models.shape, config_.model.init.embedding_std);
+      parameters->initialize(context_.seed, models.shape, std);
     else
       weights::load(config_.model.path, models.shape, *parameters);
   }
   if (models.reference) models.reference->refresh();
   if (models.rollout_decoder) models.rollout_decoder->refresh();
-  if (models.actor) models.actor->refresh();
+  publish_actor(models);
 
   const auto folder = checkpoint_to_resume();
   state_.phase = config_.algorithm.name == "sft" || config_.sft.warm_start ? "sft" : config_.algorithm.name;
@@ -154,7 +161,7 @@ bool TrainingLoop::warm_start() {
   if (!run_phase(phase)) return false;
 
   record_evaluation("eval_after_sft", "after sft");
-  context_.stages.run("reference", [&] { copy_actor_to_reference(context_.models, context_.session); });
+  context_.stages.run("reference", [&] { copy_actor_to_reference(context_.models); });
   state_.phase = config_.algorithm.name;
   state_.step = 0;
   state_.taken = 0;
@@ -276,8 +283,9 @@ double TrainingLoop::evaluate(const std::string& label, std::span<const data::Pr
   double fraction = 0.0;
   context_.stages.run("testing", [&] {
     const evaluation::Evaluation result = evaluation::evaluate(
-        context_.session.world(), context_.session.roles().rollout, context_.models.engine.get(),
-        context_.tokenizer, context_.reward, problems, config_.data.max_response_length);
+        context_.session.world(), context_.session.roles().mesh(placement::Role::rollout),
+        context_.models.engine.get(), context_.tokenizer, context_.reward, problems,
+        config_.data.max_response_length);
     fraction = result.all.fraction();
     if (!announce) return;
     for (const auto& [source, accuracy] : result.by_source) {

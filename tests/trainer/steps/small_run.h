@@ -20,6 +20,7 @@ struct SmallRun {
   algorithms::AlgorithmConfig algorithm;
   ActorConfig actor;
   SftConfig sft;
+  sharding::ParallelConfig parallel;  // the actor's; tp sizes stand in the roles
   models::DecoderShape shape;
 
   SmallRun() {
@@ -68,15 +69,15 @@ struct SmallRank {
         // Any whole number at the end has the form, so that rewards differ before anything is learned.
         reward(
             rewards::make_reward({.name = "exact_match", .correct = 1.0, .format_only = 0.5, .wrong = 0.0})),
-        models(
-            make_role_models(run.shape, dtype, at::kCPU, session, run.rollout, tokenizer->stop_ids(), 128)),
+        models(make_role_models(run.shape, dtype, at::kCPU, session, run.parallel, run.rollout,
+                                tokenizer->stop_ids(), 128)),
         context{session, stages, models, *tokenizer, *reward, problems, 1} {
-    for (auto* parameters : {models.actor_parameters.get(), models.rollout_parameters.get()})
-      if (parameters) parameters->initialize(5, run.shape);
+    if (models.rollout_parameters) models.rollout_parameters->initialize(5, run.shape);
     if (models.reference_parameters) models.reference_parameters->initialize(6, run.shape);
     if (models.actor) {
+      models.actor_parameters->initialize(5, 0);
       models.optimizer = std::make_unique<optim::AdamW>(*models.actor_parameters, run.actor.optim);
-      models.actor->refresh();
+      publish_actor(models);
     }
     if (models.reference) models.reference->refresh();
     if (models.rollout_decoder) models.rollout_decoder->refresh();

@@ -7,7 +7,7 @@
 #include <ATen/ops/linalg_vector_norm.h>
 
 #include "tests/trainer/steps/small_run.h"
-#include "trainer/sharding/data_parallel.h"
+#include "trainer/sharding/trained_parameters.h"
 
 namespace trireme::steps {
 namespace {
@@ -33,8 +33,8 @@ TEST(Steps, GradientOfAGrpoStepEqualsThatOfOneRankToRounding) {
   const auto env = plan::RankEnv::from_environment();
   SmallRank many(run, env, everyone(env.num_ranks)), one(run, alone(), everyone(1));
   const auto metrics_many = online(many, run, 0), metrics_one = online(one, run, 0);
-  const at::Tensor &gradient = many.models.actor_parameters->flat_gradient(),
-                   &expected = one.models.actor_parameters->flat_gradient();
+  const at::Tensor &gradient = many.models.actor_parameters->gradient(),
+                   &expected = one.models.actor_parameters->gradient();
   ASSERT_GT(at::linalg_vector_norm(expected).item<double>(), 1e-3);
   EXPECT_LT(relative_difference(gradient, expected), 1e-5);
   for (const char* name : {"critic/score/mean", "response_length/mean", "actor/pg_loss", "actor/kl_loss",
@@ -49,12 +49,13 @@ TEST(Steps, ParametersAreTheSameBitsOnAllRanksAfterEachStep) {
     const SmallRun run;
     const auto env = plan::RankEnv::from_environment();
     SmallRank rank(run, env, everyone(env.num_ranks), dtype);
-    const uint64_t before = rank.models.actor_parameters->checksum();
+    const uint64_t before = rank.models.actor_parameters->weights().checksum();
     for (int64_t step = 0; step < 3; ++step) {
       online(rank, run, step);
-      EXPECT_NO_THROW(sharding::check_replicas(*rank.models.actor_parameters, rank.session.world()));
+      EXPECT_NO_THROW(
+          sharding::check_replicas(rank.models.actor_parameters->masters(), rank.session.world()));
     }
-    EXPECT_NE(rank.models.actor_parameters->checksum(), before);
+    EXPECT_NE(rank.models.actor_parameters->weights().checksum(), before);
   }
 }
 
@@ -62,8 +63,9 @@ TEST(Steps, ReplicasThatDifferAreReported) {
   const SmallRun run;
   const auto env = plan::RankEnv::from_environment();
   SmallRank rank(run, env, everyone(env.num_ranks));
-  if (env.rank == env.num_ranks - 1) rank.models.actor_parameters->flat()[7] += 1e-3;
-  EXPECT_THROW(sharding::check_replicas(*rank.models.actor_parameters, rank.session.world()), Error);
+  if (env.rank == env.num_ranks - 1) rank.models.actor_parameters->masters()[7] += 1e-3;
+  EXPECT_THROW(sharding::check_replicas(rank.models.actor_parameters->masters(), rank.session.world()),
+               Error);
 }
 
 TEST(Steps, GradientOfAnSftStepEqualsThatOfOneRankToRounding) {
@@ -72,9 +74,9 @@ TEST(Steps, GradientOfAnSftStepEqualsThatOfOneRankToRounding) {
   SmallRank many(run, env, everyone(env.num_ranks)), one(run, alone(), everyone(1));
   SftStep(many.context, run.data, run.sft, 120).run(0, 10, 0);
   SftStep(one.context, run.data, run.sft, 4096).run(0, 10, 0);
-  EXPECT_LT(relative_difference(many.models.actor_parameters->flat_gradient(),
-                                one.models.actor_parameters->flat_gradient()),
-            1e-5);
+  EXPECT_LT(
+      relative_difference(many.models.actor_parameters->gradient(), one.models.actor_parameters->gradient()),
+      1e-5);
 }
 
 TEST(Steps, RolesOnRanksOfTheirOwnGiveTheColocatedResult) {
@@ -92,7 +94,7 @@ TEST(Steps, RolesOnRanksOfTheirOwnGiveTheColocatedResult) {
   }
   if (many.models.rollout_parameters)
     EXPECT_LT(
-        relative_difference(many.models.rollout_parameters->flat(), one.models.actor_parameters->flat()),
+        relative_difference(many.models.rollout_parameters->flat(), one.models.actor_parameters->masters()),
         1e-4);
 }
 
@@ -149,7 +151,8 @@ TEST(Steps, WhereRolloutIsNotTheActorOldLogProbabilitiesAreComputedAgain) {
   EXPECT_FALSE(has_stage(exact, "old_log_prob"));
   EXPECT_TRUE(has_stage(inexact, "old_log_prob"));
   // On the CPU both ways come to the same numbers, so nothing else may have changed.
-  EXPECT_EQ(exact.models.actor_parameters->checksum(), inexact.models.actor_parameters->checksum());
+  EXPECT_EQ(exact.models.actor_parameters->weights().checksum(),
+            inexact.models.actor_parameters->weights().checksum());
 
   run.actor.ppo_mini_batch_size = 0;
   run.actor.ppo_epochs = 1;
