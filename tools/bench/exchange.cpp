@@ -29,50 +29,49 @@ double slowest(comm::Communicator& world, const std::function<void()>& work) {
                                  comm::ReduceOp::max);
 }
 
-// Rank 0's columns go out in equal parts and come back, each straight from and into its place.
+// Rank 0's columns go out in equal parts and come back, each straight from and into its place; its own part
+// stays.
 class Batch {
  public:
   Batch(comm::Communicator& world, int64_t bytes)
       : world_(world), part_(bytes / 4 / kColumns / world.size()) {
     for (int c = 0; c < kColumns; ++c) {
-      mine_.emplace_back(part_);
-      if (world.rank() == 0) whole_.emplace_back(part_ * world.size(), static_cast<float>(c + 1));
+      columns_.emplace_back(world.rank() == 0 ? part_ * world.size() : part_, static_cast<float>(c + 1));
     }
   }
   void scatter_and_gather() {
     move(true);
-    for (auto& column : mine_) column[0] += 1;  // the ranks' work
+    for (auto& column : columns_) column[0] += 1;  // the ranks' work
     move(false);
   }
   void check(int rounds) const {
-    for (size_t c = 0; c < whole_.size(); ++c)
-      TRIREME_CHECK(whole_[c][0] == static_cast<float>(c + 1) + static_cast<float>(rounds), "column {}", c);
+    for (size_t c = 0; world_.rank() == 0 && c < columns_.size(); ++c)
+      for (int r = 0; r < world_.size(); ++r)
+        TRIREME_CHECK(columns_[c][r * part_] == static_cast<float>(c + 1) + static_cast<float>(rounds),
+                      "column {} of rank {}", c, r);
   }
 
  private:
   void move(bool scatter) {
     std::vector<comm::Send> sends;
     std::vector<comm::Receive> receives;
-    for (int c = 0; c < kColumns; ++c) {
-      const comm::BufferView mine{mine_[c].data(), part_, comm::DType::f32};
-      if (scatter)
-        receives.push_back({0, mine});
-      else
-        sends.push_back({0, mine});
-      for (int r = 0; world_.rank() == 0 && r < world_.size(); ++r) {
-        const comm::BufferView theirs{whole_[c].data() + r * part_, part_, comm::DType::f32};
-        if (scatter)
-          sends.push_back({r, theirs});
+    for (std::vector<float>& column : columns_) {
+      const auto move_part = [&](int peer, int64_t begin, bool leaves) {
+        const comm::BufferView part{column.data() + begin, part_, comm::DType::f32};
+        if (leaves)
+          sends.push_back({peer, part});
         else
-          receives.push_back({r, theirs});
-      }
+          receives.push_back({peer, part});
+      };
+      if (world_.rank() != 0) move_part(0, 0, !scatter);
+      for (int r = 1; world_.rank() == 0 && r < world_.size(); ++r) move_part(r, r * part_, scatter);
     }
     world_.send_recv(sends, receives);
   }
 
   comm::Communicator& world_;
   int64_t part_;
-  std::vector<std::vector<float>> whole_, mine_;
+  std::vector<std::vector<float>> columns_;
 };
 
 // A sequence of 64 to 2,047 tokens with its columns: tokens, log-probabilities, advantages.
