@@ -35,8 +35,8 @@ void check_layouts(const models::DecoderShape& shape, const session::Session& se
     if (session.roles().of(role).empty()) continue;
     const auto layout =
         layout_of(shape, placement::to_string(role), session.roles().mesh(role), at::kFloat, false);
-    for (const auto& line : tensors::check(tensors, layout, session.num_ranks()).lines())
-      mistakes.add("", line);
+    const Mistakes found = tensors::check(tensors, layout, session.num_ranks());
+    for (const auto& line : found.lines()) mistakes.add("", line);
   }
   mistakes.throw_if_any("the model cannot be laid out as [ROLE.parallel] asks:");
 }
@@ -50,11 +50,12 @@ std::vector<int> nodes_of(const std::vector<std::string>& hosts) {
 }
 
 // From the actor's masters to `to`; null if that has no ranks.
-std::unique_ptr<tensors::Resharder> resharder(const RoleModels& models, session::Session& session, bool zero,
+std::unique_ptr<tensors::Resharder> resharder(const RoleModels& models, session::Session& session,
                                               const std::string& role, Mesh to) {
   if (to.ranks.empty()) return nullptr;
   const auto tensors = models::tensor_specs(models.shape);
-  const auto from = layout_of(models.shape, "actor", session.roles().mesh(Role::actor), at::kFloat, zero);
+  const auto from = layout_of(models.shape, "actor", session.roles().mesh(Role::actor), at::kFloat,
+                              models.actor_is_sharded);
   const auto destination = layout_of(models.shape, role, std::move(to), models.compute_dtype, false);
   tensors::ReshardOptions options;
   options.share = false;  // the masters change while the weights are read
@@ -128,6 +129,7 @@ RoleModels make_role_models(const models::DecoderShape& shape, at::ScalarType co
   const int actor_dp = roles.mesh(Role::actor).dp;
   const bool zero = parallel.zero_stage > 0 && actor_dp > 1;
   const bool whole_weights = !zero || parallel.zero_stage < 3;
+  result.actor_is_sharded = zero;
   const Mesh apart = replicas_apart(roles, whole_weights);
 
   if (session.has(Role::actor)) {
@@ -155,8 +157,8 @@ RoleModels make_role_models(const models::DecoderShape& shape, at::ScalarType co
     result.engine =
         std::make_unique<rollout::Engine>(*decoder, rollout, stop_ids, max_model_len, ranks_on_host);
   }
-  result.to_rollout = resharder(result, session, zero, "rollout", apart);
-  result.to_reference = resharder(result, session, zero, "reference", roles.mesh(Role::reference));
+  result.to_rollout = resharder(result, session, "rollout", apart);
+  result.to_reference = resharder(result, session, "reference", roles.mesh(Role::reference));
   return result;
 }
 

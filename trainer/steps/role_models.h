@@ -28,6 +28,8 @@ struct RoleModels {
   std::unique_ptr<sharding::TrainedParameters> actor_parameters;
   std::unique_ptr<models::Decoder> actor;
   std::unique_ptr<optim::AdamW> optimizer;
+  /// dp ranks hold parts of the masters (ZeRO). The same on all ranks.
+  bool actor_is_sharded = false;
 
   // On reference ranks, where there is a reference.
   std::unique_ptr<models::ParameterSet> reference_parameters;

@@ -1,6 +1,9 @@
 #include "trainer/steps/run_state.h"
 
+#include <array>
+#include <exception>
 #include <filesystem>
+#include <functional>
 
 #include <nlohmann/json.hpp>
 
@@ -8,7 +11,7 @@
 #include "runtime/base/files.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "trainer/weights/hf_checkpoint.h"
-#include "trainer/weights/tensors.h"
+#include "trainer/weights/sharded_save.h"
 
 namespace trireme::steps {
 
@@ -17,62 +20,106 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kMastersFile = "masters.safetensors";
+constexpr const char* kMasters = "masters";
+constexpr std::array<const char*, 2> kMoments{"first_moment", "second_moment"};
 
-void copy_into(at::Tensor& target, const std::map<std::string, at::Tensor>& tensors, const std::string& name,
-               const std::string& path) {
-  const auto found = tensors.find(name);
-  if (found == tensors.end() || found->second.numel() != target.numel())
-    fail(ErrorCode::corrupt_data, "{}: '{}' does not fit this model", path, name);
-  target.copy_(found->second.view(target.sizes()));
+std::array<at::Tensor*, 2> moments_of(optim::AdamW& optimizer) {
+  return {&optimizer.first_moment(), &optimizer.second_moment()};
+}
+
+// What this rank holds of something that has the layout of the masters. `flat` lies on the host, or is
+// undefined on ranks that are no actors.
+weights::HeldValues held(const RoleModels& models, const session::Session& session, const at::Tensor& flat) {
+  weights::HeldValues values;
+  values.mesh = session.roles().mesh(Role::actor);
+  values.zero = models.actor_is_sharded;
+  if (!flat.defined()) return values;
+  const sharding::TrainedParameters& parameters = *models.actor_parameters;
+  for (int b = 0; b < parameters.weights().num_blocks(); ++b)
+    values.blocks.push_back(reinterpret_cast<std::byte*>(flat.data_ptr<float>() + parameters.block_begin(b)));
+  return values;
+}
+
+// Everything of a checkpoint that many ranks hold.
+void save_values(const std::string& folder, const RoleModels& models, const weights::SaveOptions& options,
+                 session::Session& session) {
+  comm::Communicator& world = session.world();
+  const auto trainer = fs::path(folder) / "trainer";
+  const auto on_host = [&](const at::Tensor* flat) { return flat ? flat->cpu() : at::Tensor(); };
+  const at::Tensor masters = on_host(models.actor_parameters ? &models.actor_parameters->masters() : nullptr);
+  const auto values = held(models, session, masters);
+  weights::save(world, folder, models.shape, values, models.compute_dtype, options);
+  if (models.compute_dtype != at::kFloat)  // in fp32 model.safetensors is the masters
+    weights::save_values(world, trainer / kMasters, models.shape, values, at::kFloat, options);
+  for (size_t m = 0; m < kMoments.size(); ++m) {
+    const at::Tensor moment = on_host(models.optimizer ? moments_of(*models.optimizer)[m] : nullptr);
+    weights::save_values(world, trainer / kMoments[m], models.shape, held(models, session, moment),
+                         at::kFloat, options);
+  }
+}
+
+nlohmann::ordered_json json_of(const RunState& state, int64_t optimizer_updates) {
+  nlohmann::ordered_json json;
+  json["format"] = 2;
+  json["phase"] = state.phase;
+  json["step"] = state.step;
+  json["seed"] = state.seed;
+  json["data"] = {{"taken", state.taken},
+                  {"problems", state.num_problems},
+                  {"fingerprint", fmt::format("{:016x}", state.fingerprint)}};
+  json["optimizer_updates"] = optimizer_updates;
+  json["kernels"] = state.kernels;
+  json["reference"] = state.reference;
+  json["results"] = state.results;
+  return json;
 }
 
 }  // namespace
 
 std::string masters_of(const std::string& folder) {
-  const auto masters = fs::path(folder) / "trainer" / kMastersFile;
+  const auto masters = fs::path(folder) / "trainer" / kMasters;
   return fs::exists(masters) ? masters.string() : folder;
 }
 
 void save(const std::string& folder, const RunState& state, RoleModels& models,
           const text::Tokenizer& tokenizer, session::Session& session) {
-  if (session.rank() != session.roles().actor.front()) return;
-  checkpoint::write_folder(folder, [&](const std::string& inside) {
-    weights::save(inside, models.shape, models.actor_parameters->weights(), models.compute_dtype,
-                  {.generation_config = models.generation_config,
-                   .special = {tokenizer.stop_ids(), std::nullopt, tokenizer.pad_id()}});
-    tokenizer.save(inside);
-    const auto trainer = fs::path(inside) / "trainer";
-    fs::create_directory(trainer);
-    if (models.compute_dtype != at::kFloat)  // in fp32 model.safetensors is the masters
-      weights::save_file(trainer / kMastersFile, models.shape, models.actor_parameters->weights(),
-                         at::kFloat);
-    weights::write_tensors(trainer / "optimizer.safetensors",
-                           {{"first_moment", models.optimizer->first_moment()},
-                            {"second_moment", models.optimizer->second_moment()}});
-    nlohmann::ordered_json json;
-    json["format"] = 1;
-    json["phase"] = state.phase;
-    json["step"] = state.step;
-    json["seed"] = state.seed;
-    json["data"] = {{"taken", state.taken},
-                    {"problems", state.num_problems},
-                    {"fingerprint", fmt::format("{:016x}", state.fingerprint)}};
-    json["optimizer_updates"] = models.optimizer->updates();
-    json["kernels"] = state.kernels;
-    json["reference"] = state.reference;
-    json["results"] = state.results;
-    files::write_atomically(trainer / "state.json", json.dump(2) + "\n");
-  });
+  comm::Communicator& world = session.world();
+  const int writer = session.roles().actor.front();
+  const weights::SaveOptions options{.generation_config = models.generation_config,
+                                     .special = {tokenizer.stop_ids(), std::nullopt, tokenizer.pad_id()}};
+  if (session.rank() != writer) {
+    const std::string inside = world.broadcast_string("", writer);
+    if (inside.empty()) fail(ErrorCode::peer_failed, "rank {} could not make {}", writer, folder);
+    return save_values(inside, models, options, session);
+  }
+  bool told = false;
+  try {
+    checkpoint::write_folder(folder, [&](const std::string& inside) {
+      told = true;
+      world.broadcast_string(inside, writer);
+      save_values(inside, models, options, session);
+      tokenizer.save(inside);
+      files::write_atomically(fs::path(inside) / "trainer" / "state.json",
+                              json_of(state, models.optimizer->updates()).dump(2) + "\n");
+    });
+  } catch (...) {
+    if (!told) world.broadcast_string("", writer);  // the others wait for it
+    throw;
+  }
 }
 
-namespace {
-
-void load_masters(const std::string& folder, const RoleModels& models, models::ParameterSet& parameters) {
-  weights::load(masters_of(folder), models.shape, parameters);
+std::vector<weights::Piece> pieces_of(const sharding::TrainedParameters& parameters, const at::Tensor& flat) {
+  std::vector<weights::Piece> pieces;
+  for (const sharding::Stretch& stretch : parameters.stretches())
+    pieces.push_back({stretch.parameter, stretch.begin, flat.narrow(0, stretch.at, stretch.numel())});
+  return pieces;
 }
 
-}  // namespace
+void load_masters(const std::string& path, const RoleModels& models) {
+  sharding::TrainedParameters& parameters = *models.actor_parameters;
+  weights::load(path, models.shape, parameters.weights().specs(),
+                pieces_of(parameters, parameters.masters()));
+}
 
 RunState read_state(const std::string& folder, uint64_t seed) {
   const auto path = (fs::path(folder) / "trainer" / "state.json").string();
@@ -112,23 +159,46 @@ void require_same_data(const std::string& folder, const RunState& checkpoint, co
        checkpoint.taken, folder);
 }
 
-void restore(const std::string& folder, const RunState& state, RoleModels& models, session::Session&) {
-  if (models.actor) {
-    checkpoint::verify_folder(folder);
-    load_masters(folder, models, models.actor_parameters->weights());
-    const auto path = (fs::path(folder) / "trainer" / "optimizer.safetensors").string();
-    const auto tensors = weights::read_tensors(path);
-    copy_into(models.optimizer->first_moment(), tensors, "first_moment", path);
-    copy_into(models.optimizer->second_moment(), tensors, "second_moment", path);
-    models.optimizer->set_updates(state.optimizer_updates);
+namespace {
+
+// Runs `part`, which may fail on some ranks only; then all throw.
+void together(comm::Communicator& world, const std::function<void()>& part) {
+  std::exception_ptr mine;
+  try {
+    part();
+  } catch (...) {
+    mine = std::current_exception();
   }
+  const bool any = world.all_reduce_scalar(mine ? 1 : 0, comm::ReduceOp::max) > 0;
+  if (mine) std::rethrow_exception(mine);
+  if (any) fail(ErrorCode::peer_failed, "another rank could not read its part of the checkpoint");
+}
+
+}  // namespace
+
+void restore(const std::string& folder, const RunState& state, RoleModels& models,
+             session::Session& session) {
+  comm::Communicator& world = session.world();
+  together(world, [&] {
+    if (session.rank() == session.roles().actor.front()) checkpoint::verify_folder(folder);
+  });
+  together(world, [&] {
+    if (!models.actor) return;
+    load_masters(masters_of(folder), models);
+    const auto moments = moments_of(*models.optimizer);
+    for (size_t m = 0; m < kMoments.size(); ++m)
+      weights::load((fs::path(folder) / "trainer" / kMoments[m]).string(), models.shape,
+                    models.actor_parameters->weights().specs(),
+                    pieces_of(*models.actor_parameters, *moments[m]));
+    models.optimizer->set_updates(state.optimizer_updates);
+  });
   publish_actor(models);
   publish_weights(models);
 }
 
 void load_reference(const std::string& folder, RoleModels& models) {
   if (!models.reference) return;
-  load_masters(folder, models, *models.reference_parameters);
+  weights::load(masters_of(folder), models.shape, *models.reference_parameters);
   models.reference->refresh();
 }
 

@@ -2,7 +2,9 @@
 // trainer needs to go on beside it, in trainer/.
 //
 //   checkpoints/step_40/{config.json, model.safetensors, tokenizer.json, ...}
-//   checkpoints/step_40/trainer/{state.json, masters.safetensors, optimizer.safetensors}
+//   checkpoints/step_40/trainer/{state.json, masters/, first_moment/, second_moment/}
+//
+// The three folders hold safetensors under the parameters' own names; so a run goes on in any other layout.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +32,7 @@ struct RunState {
       reference;  // a checkpoint's folder name ("sft") that holds the reference's weights; empty: model.path
 };
 
-/// The first actor rank writes `folder`; the others wait. Collective over: world.
+/// All ranks write their parts of `folder`, which all of them see. Collective over: world.
 void save(const std::string& folder, const RunState& state, RoleModels& models,
           const text::Tokenizer& tokenizer, session::Session& session);
 
@@ -49,6 +51,9 @@ void require_same_data(const std::string& folder, const RunState& checkpoint, co
 /// Verifies `folder` and takes weights and the optimizer's state from it; the optimizer must be that of the
 /// checkpoint's phase. Collective over: world. Throws corrupt_data naming the file.
 void restore(const std::string& folder, const RunState& state, RoleModels& models, session::Session& session);
+
+/// This rank's part of the masters, from a folder that weights::load takes. Local.
+void load_masters(const std::string& path, const RoleModels& models);
 
 /// The reference's weights from a checkpoint's masters. Collective over: world.
 void load_reference(const std::string& folder, RoleModels& models);

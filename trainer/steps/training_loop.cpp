@@ -77,7 +77,7 @@ void TrainingLoop::start() {
     if (random)
       models.actor_parameters->initialize(context_.seed, std);
     else
-      weights::load(config_.model.path, models.shape, models.actor_parameters->weights());
+      load_masters(config_.model.path, models);
   }
   for (models::ParameterSet* parameters :
        {models.reference_parameters.get(), models.rollout_parameters.get()}) {

@@ -25,8 +25,8 @@ class Export : public ModelFolderTest {
     checkpoint::write_folder(folder, [&](const std::string& inside) {
       for (const auto& entry : fs::directory_iterator(made))
         fs::copy(entry, fs::path(inside) / entry.path().filename());
-      fs::create_directory(inside + "/trainer");
-      weights::save_file(inside + "/trainer/masters.safetensors", shape_, parameters(), at::kFloat);
+      fs::create_directories(inside + "/trainer/masters");
+      weights::save_file(inside + "/trainer/masters/model.safetensors", shape_, parameters(), at::kFloat);
     });
     return folder;
   }

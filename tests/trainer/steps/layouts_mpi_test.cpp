@@ -1,0 +1,216 @@
+// Whole steps with roles in layouts and on ranks of all kinds, on four MPI ranks: the same results.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/zeros.h>
+
+#include "runtime/base/error.h"
+#include "tests/trainer/steps/small_run.h"
+#include "trainer/models/tensor_view.h"
+#include "trainer/steps/run_state.h"
+
+namespace trireme::steps {
+namespace {
+
+namespace fs = std::filesystem;
+
+plan::RankEnv alone() {
+  plan::RankEnv env;
+  env.rank = 0;
+  env.num_ranks = 1;
+  return env;
+}
+
+struct Where {
+  std::vector<int> actor, rollout, reference;
+  int tp = 1, rollout_tp = 1, reference_tp = 1;
+  int64_t zero_stage = 0;
+  const char* reduce = "exact";
+};
+
+const std::vector<int> kAll{0, 1, 2, 3};
+
+SmallRun run_of(const Where& where) {
+  SmallRun run;
+  run.parallel = {where.tp, where.zero_stage, where.reduce};
+  run.actor.optim.grad_clip = 1.0;
+  return run;
+}
+
+placement::RoleRanks roles_of(const Where& where) {
+  placement::RoleRanks roles;
+  roles.actor = where.actor;
+  roles.rollout = where.rollout;
+  roles.reference = where.reference;
+  roles.tp = {.actor = where.tp, .reference = where.reference_tp, .rollout = where.rollout_tp};
+  return roles;
+}
+
+// The whole model's masters, on every rank.
+at::Tensor gathered_masters(SmallRank& rank, const models::DecoderShape& shape) {
+  const models::ParameterSet whole(models::parameter_specs(shape), at::kCPU);
+  const at::Tensor values = at::zeros({whole.num_parameters()}, at::kFloat),
+                   count = at::zeros({whole.num_parameters()}, at::kFloat);
+  if (rank.models.actor_parameters) {
+    const sharding::TrainedParameters& mine = *rank.models.actor_parameters;
+    for (const sharding::Stretch& stretch : mine.stretches())
+      models::for_each_stretch(
+          mine.weights().spec(stretch.parameter), stretch.begin, stretch.end,
+          [&](int64_t in_whole, int64_t in_slice, int64_t length) {
+            const int64_t to = whole.offset(stretch.parameter) + in_whole;
+            values.narrow(0, to, length)
+                .copy_(mine.masters().narrow(0, stretch.at + in_slice - stretch.begin, length));
+            count.narrow(0, to, length).fill_(1);
+          });
+  }
+  // All holders have the same bits: the largest is the value, once nobody's zeros count.
+  const at::Tensor largest = values.masked_fill(count.eq(0), -INFINITY),
+                   least = values.masked_fill(count.eq(0), INFINITY);
+  rank.session.world().all_reduce(models::view_of(largest), comm::ReduceOp::max);
+  rank.session.world().all_reduce(models::view_of(least), comm::ReduceOp::min);
+  EXPECT_TRUE(largest.equal(least)) << "replicas differ";
+  return largest;
+}
+
+struct Result {
+  at::Tensor masters;
+  observe::Metrics last;
+};
+
+Result train(const Where& where, at::ScalarType dtype, int64_t steps = 3) {
+  const SmallRun run = run_of(where);
+  SmallRank rank(run, plan::RankEnv::from_environment(), roles_of(where), dtype);
+  Result result;
+  for (int64_t step = 0; step < steps; ++step)
+    result.last = OnlineStep(rank.context, run.data, run.rollout, run.algorithm, run.actor)
+                      .run(step, 10, step * run.data.train_batch_size);
+  result.masters = gathered_masters(rank, run.shape);
+  return result;
+}
+
+TEST(Layouts, PlacementsOfOneJobGiveTheSameParametersBitForBit) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const Result colocated = train({kAll, kAll, kAll}, dtype);
+    const std::map<std::string, Where> placements{
+        {"separate", {{0, 1}, {2, 3}, {2}}},        {"half overlapping", {{0, 1, 2}, {1, 2, 3}, {0, 3}}},
+        {"one rank trains", {{3}, {0, 1, 2}, {3}}}, {"ZeRO 1", {kAll, kAll, kAll, 1, 1, 1, 1}},
+        {"ZeRO 3", {kAll, kAll, kAll, 1, 1, 1, 3}}, {"ZeRO 2, separate", {{0, 1, 3}, {2}, {1}, 1, 1, 1, 2}},
+    };
+    for (const auto& [name, where] : placements) {
+      const Result result = train(where, dtype);
+      EXPECT_TRUE(result.masters.equal(colocated.masters)) << name;
+      EXPECT_EQ(result.last.at("training/rollout_probs_diff_max"), 0.0) << name;
+    }
+  }
+}
+
+TEST(Layouts, SoTheyDoWithTensorParallelism) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const Result colocated = train({kAll, kAll, kAll, 2, 2, 1}, dtype);
+    EXPECT_EQ(colocated.last.at("training/rollout_probs_diff_max"), 0.0);
+    const std::map<std::string, Where> placements{
+        {"separate", {{0, 1}, {2, 3}, kAll, 2, 2, 1}},
+        {"half overlapping", {kAll, {2, 3}, {0, 1, 2}, 2, 2, 1}},
+        {"ZeRO 3", {kAll, kAll, {1}, 2, 2, 1, 3}},
+        {"other pairs", {{0, 1}, {1, 2}, kAll, 2, 2, 1, 1}},
+    };
+    for (const auto& [name, where] : placements) {
+      const Result result = train(where, dtype);
+      EXPECT_TRUE(result.masters.equal(colocated.masters)) << name;
+      EXPECT_EQ(result.last.at("training/rollout_probs_diff_max"), 0.0) << name;
+    }
+  }
+}
+
+TEST(Layouts, AFastStepComesToTheSameAsOneRanksToRounding) {
+  SmallRun run;
+  run.actor.optim.grad_clip = 1.0;
+  SmallRank one(run, alone(), everyone(1));
+  OnlineStep(one.context, run.data, run.rollout, run.algorithm, run.actor).run(0, 10, 0);
+  const at::Tensor expected = one.models.actor_parameters->masters();
+  for (const Where& where :
+       {Where{kAll, kAll, kAll, 1, 1, 1, 2, "fast"}, Where{kAll, kAll, kAll, 4, 4, 4, 0, "fast"},
+        Where{kAll, {1, 2}, {0}, 2, 1, 1, 1, "fast"}}) {
+    const Result result = train(where, at::kFloat, 1);
+    // Adam's first step is lr times a sign: what is near zero may turn, little moves.
+    EXPECT_LT(at::linalg_vector_norm(result.masters - expected).item<double>(),
+              1e-3 * at::linalg_vector_norm(expected).item<double>());
+    if (where.tp == where.rollout_tp)
+      EXPECT_EQ(result.last.at("training/rollout_probs_diff_max"), 0.0);
+    else
+      EXPECT_LT(result.last.at("training/rollout_probs_diff_max"), 1e-4);
+  }
+}
+
+TEST(Layouts, OtherTensorParallelSizesBringTheOldLogProbabilitiesBack) {
+  Where where{kAll, kAll, kAll, 2, 1, 1};
+  SmallRun run = run_of(where);
+  run.actor.ppo_mini_batch_size = 3;
+  SmallRank rank(run, plan::RankEnv::from_environment(), roles_of(where));
+  EXPECT_NE(rank.models.inexact_because.find("tp is 2"), std::string::npos);
+  OnlineStep step(rank.context, run.data, run.rollout, run.algorithm, run.actor);
+  EXPECT_TRUE(step.recomputes_old_log_probs());
+  EXPECT_LT(step.run(0, 10, 0).at("training/rollout_probs_diff_max"), 1e-4);
+}
+
+TEST(Layouts, OneThatDoesNotFitIsRefusedWithThoseThatWould) {
+  Where where{kAll, kAll, kAll, 4, 4, 4};
+  SmallRun run = run_of(where);
+  run.shape.num_attention_heads = 6;
+  run.shape.num_key_value_heads = 3;
+  try {
+    SmallRank rank(run, plan::RankEnv::from_environment(), roles_of(where));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_config);
+    EXPECT_NE(std::string(error.what()).find("these tp sizes fit all tensors: 1"), std::string::npos)
+        << error.what();
+  }
+}
+
+// A checkpoint of one layout goes on in another: exactly, where the sums are exact and tp is the same.
+TEST(Layouts, ACheckpointGoesOnInAnyLayout) {
+  const auto folder = fs::temp_directory_path() / ("layouts_" + std::to_string(getppid()));
+  const auto resumed = [&](const Where& where, bool first) {
+    const SmallRun run = run_of(where);
+    SmallRank rank(run, plan::RankEnv::from_environment(), roles_of(where));
+    RunState state;
+    state.phase = "grpo";
+    state.seed = 1;
+    const auto step = [&](int64_t number) {
+      return OnlineStep(rank.context, run.data, run.rollout, run.algorithm, run.actor)
+          .run(number, 10, number * run.data.train_batch_size);
+    };
+    if (first) {
+      step(0);
+      state.step = 1;
+      save(folder.string(), state, rank.models, rank.context.tokenizer, rank.session);
+      rank.session.world().barrier();
+    } else {
+      restore(folder.string(), read_state(folder.string(), 1), rank.models, rank.session);
+    }
+    Result result;
+    result.last = step(1);
+    result.masters = gathered_masters(rank, run.shape);
+    return result;
+  };
+  const Result straight = resumed({kAll, kAll, kAll}, true);
+  for (const Where& where :
+       {Where{kAll, kAll, kAll}, Where{{0, 1}, {2, 3}, {2}, 1, 1, 1, 3}, Where{{2}, kAll, {0}}})
+    EXPECT_TRUE(resumed(where, false).masters.equal(straight.masters));
+  for (const Where& where :
+       {Where{{0, 1}, {0, 1, 2, 3}, {3}, 2, 2, 1}, Where{kAll, kAll, kAll, 2, 2, 2, 1}}) {
+    const Result result = resumed(where, false);
+    EXPECT_NEAR(result.last.at("actor/pg_loss"), straight.last.at("actor/pg_loss"), 1e-5);
+    EXPECT_LT(at::linalg_vector_norm(result.masters - straight.masters).item<double>(),
+              1e-3 * at::linalg_vector_norm(straight.masters).item<double>());
+  }
+  if (plan::RankEnv::from_environment().rank == 0) fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace trireme::steps
