@@ -20,26 +20,29 @@ class Part {
   Part(const Reshard& reshard, const ShardMap& from, const ShardMap& to, int rank)
       : from_(from), to_(to), rank_(rank), source_(from.find(rank)), destination_(to.find(rank)) {
     element_ = static_cast<int64_t>(comm::size_of(wire_dtype(reshard)));
-    if (source_ && destination_ && reshard.options.share && reshard.from.dtype == reshard.to.dtype)
+    wire_ = wire_dtype(reshard);
+    to_memory_ = reshard.options.to_memory;
+    if (source_ && destination_ && reshard.options.share && to_memory_ &&
+        reshard.from.dtype == reshard.to.dtype)
       find_shared();
   }
 
   void add(const Step& step) {
     keep(step);
-    int64_t packed = -1, received = -1;  // where the parcel lies in this rank's buffers
+    std::optional<Location> packed, received;
     for (const Hop& hop : step.hops) {
       if (hop.from == rank_) {
         Round& round = round_at(step.round + hop.step);
         if (hop.step > 0) {
-          round.forwards.push_back({hop.to, received, step.bytes});
+          round.forwards.push_back({hop.to, received->at, step.bytes, received->block});
         } else {
-          if (packed < 0) packed = pack(step.parcel, round);
-          round.sends.push_back({hop.to, packed, step.bytes});
+          if (!packed) packed = pack(step.parcel, round);
+          round.sends.push_back({hop.to, packed->at, step.bytes, packed->block});
         }
       } else if (hop.to == rank_) {
         Round& round = round_at(step.round + hop.step);
         received = unpack(step.parcel, round);
-        round.receives.push_back({hop.from, received, step.bytes});
+        round.receives.push_back({hop.from, received->at, step.bytes, received->block});
       }
     }
   }
@@ -62,6 +65,12 @@ class Part {
   }
 
  private:
+  // Of a parcel on this rank.
+  struct Location {
+    int block = Message::kStaged;
+    int64_t at = 0;
+  };
+
   // Matrices whose slices are alike and whole in both layouts.
   void find_shared() {
     const auto& tensors = from_.tensors();
@@ -93,16 +102,31 @@ class Part {
             {block_of(part), place(from_, *source_, part), place(to_, *destination_, part)});
   }
 
-  int64_t pack(const Parcel& parcel, Round& round) {
+  Location pack(const Parcel& parcel, Round& round) {
+    if (const auto found = in_one_piece(parcel, from_, *source_)) return *found;
     return stow(parcel, from_, *source_, round.packs, round.packed_bytes);
   }
-  int64_t unpack(const Parcel& parcel, Round& round) {
+  Location unpack(const Parcel& parcel, Round& round) {
+    if (to_memory_)
+      if (const auto found = in_one_piece(parcel, to_, *destination_)) return *found;
     return stow(parcel, to_, *destination_, round.unpacks, round.received_bytes);
   }
 
+  std::optional<Location> in_one_piece(const Parcel& parcel, const ShardMap& map, Coordinates at) const {
+    if (map.layout().dtype != wire_) return std::nullopt;
+    const int64_t begin = place(map, at, parcel.parts.front()).offset;
+    int64_t end = begin;
+    for (const Parcel::Part& part : parcel.parts) {
+      const Strided where = place(map, at, part);
+      if (!where.contiguous() || where.offset != end) return std::nullopt;
+      end += part.box.numel();
+    }
+    return Location{block_of(parcel.parts.front()), begin * element_};
+  }
+
   // The parcel's copies between this rank's memory and the end of a buffer of `buffer_bytes`.
-  int64_t stow(const Parcel& parcel, const ShardMap& map, Coordinates at, std::vector<Copy>& copies,
-               int64_t& buffer_bytes) const {
+  Location stow(const Parcel& parcel, const ShardMap& map, Coordinates at, std::vector<Copy>& copies,
+                int64_t& buffer_bytes) const {
     const int64_t begin = buffer_bytes;
     int64_t next = begin;
     for (const Parcel::Part& part : parcel.parts) {
@@ -110,7 +134,7 @@ class Part {
       next += part.box.numel() * element_;
     }
     buffer_bytes += staged(next - begin);
-    return begin;
+    return {Message::kStaged, begin};
   }
 
   int block_of(const Parcel::Part& part) const { return from_.tensors()[part.tensor].block; }
@@ -129,6 +153,8 @@ class Part {
   int rank_;
   std::optional<Coordinates> source_, destination_;
   int64_t element_ = 0;
+  comm::DType wire_ = comm::DType::bf16;
+  bool to_memory_ = true;
   std::vector<bool> shared_;  // of each tensor; empty if none is
   std::vector<Round> rounds_;
   RankPlan plan_;

@@ -36,6 +36,9 @@ struct ReshardOptions {
   int relays = 0;
   /// False: a matrix held alike is copied, because the source will change while the destination is read.
   bool share = true;
+  /// False: the destination is no memory but, say, files. Nothing is shared with it, and all that it gets
+  /// passes through buffers.
+  bool to_memory = true;
 };
 
 /// What is asked for. The references must outlive what is made from it.
@@ -68,8 +71,13 @@ struct LocalCopy {
 };
 
 struct Message {
+  static constexpr int kStaged = -1;
   int peer = 0;
   int64_t at = 0, bytes = 0;  // in the buffer that is named where the message stands
+  /// What lies in a rank's memory in one piece, in the wire's type, is sent from there and received there:
+  /// then this is its block, of the source's memory for what is packed, else of the destination's, and `at`
+  /// counts from the block's beginning.
+  int block = kStaged;
 };
 
 struct Round {

@@ -18,7 +18,8 @@ Resharder::Side Resharder::side_of(const Reshard& reshard, const Layout& layout,
   return {layout.mesh.find(rank).has_value(), layout.dtype, num_blocks};
 }
 
-Resharder::Resharder(comm::Communicator& world, const Reshard& reshard) : world_(world) {
+Resharder::Resharder(comm::Communicator& world, const Reshard& reshard)
+    : world_(world), to_memory_(reshard.options.to_memory) {
   tensors::check(reshard).throw_if_any("the layouts cannot be joined:");
   TRIREME_CHECK(static_cast<int>(reshard.node_of.size()) == world.size(),
                 "a reshard over {} ranks on a communicator of {}", reshard.node_of.size(), world.size());
@@ -61,16 +62,17 @@ void Resharder::allocate_staging() {
   }
 }
 
-comm::WorkHandle Resharder::start(size_t k) {
+comm::WorkHandle Resharder::start(size_t k, const BlockMemory& from, const BlockMemory& to) {
   const Round& round = plan_.rounds[k];
+  const auto at = [](const Message& m, const Buffers& buffers, size_t parity, const BlockMemory& memory) {
+    std::byte* base = m.block == Message::kStaged ? buffers[parity].get() : memory.blocks[m.block];
+    return comm::BufferView{base + m.at, m.bytes, comm::DType::u8};
+  };
   std::vector<comm::Send> sends;
   std::vector<comm::Receive> receives;
-  for (const Message& m : round.forwards)
-    sends.push_back({m.peer, {received_[(k + 1) % 2].get() + m.at, m.bytes, comm::DType::u8}});
-  for (const Message& m : round.sends)
-    sends.push_back({m.peer, {packed_[k % 2].get() + m.at, m.bytes, comm::DType::u8}});
-  for (const Message& m : round.receives)
-    receives.push_back({m.peer, {received_[k % 2].get() + m.at, m.bytes, comm::DType::u8}});
+  for (const Message& m : round.forwards) sends.push_back({m.peer, at(m, received_, (k + 1) % 2, to)});
+  for (const Message& m : round.sends) sends.push_back({m.peer, at(m, packed_, k % 2, from)});
+  for (const Message& m : round.receives) receives.push_back({m.peer, at(m, received_, k % 2, to)});
   return world_.send_recv_async(sends, receives);
 }
 
@@ -94,21 +96,29 @@ class MemoryTarget : public ReshardTarget {
 
 void Resharder::run(const BlockMemory& from, const BlockMemory& to) {
   check(to_, to);
+  TRIREME_CHECK(to_memory_, "this reshard was planned for a destination that is no memory");
   MemoryTarget target(to);
-  run(from, target);
+  run(from, to, target);
 }
 
 void Resharder::run(const BlockMemory& from, ReshardTarget& to) {
+  TRIREME_CHECK(!to_memory_, "this reshard was planned for a destination that is memory");
+  run(from, {}, to);
+}
+
+void Resharder::run(const BlockMemory& from, const BlockMemory& to, ReshardTarget& target) {
   check(from_, from);
   const std::vector<Round>& rounds = plan_.rounds;
-  if (rounds.empty()) return to.copy(plan_.copies, from);
+  if (rounds.empty()) return target.copy(plan_.copies, from);
   if (packed_[0] == nullptr) allocate_staging();
   const auto pack_round = [&](size_t k) { pack(rounds[k].packs, from, packed_[k % 2].get(), wire_); };
-  const auto unpack_round = [&](size_t k) { to.unpack(rounds[k].unpacks, received_[k % 2].get(), wire_); };
+  const auto unpack_round = [&](size_t k) {
+    target.unpack(rounds[k].unpacks, received_[k % 2].get(), wire_);
+  };
   pack_round(0);
   for (size_t k = 0; k < rounds.size(); ++k) {
-    const comm::WorkHandle moving = start(k);
-    if (k == 0) to.copy(plan_.copies, from);
+    const comm::WorkHandle moving = start(k, from, to);
+    if (k == 0) target.copy(plan_.copies, from);
     if (k > 0) unpack_round(k - 1);
     if (k + 1 < rounds.size()) pack_round(k + 1);
     moving->wait();

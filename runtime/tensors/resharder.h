@@ -4,6 +4,8 @@
 //   round k - 1   ... received |
 //   round k           packed   | on the way ------------------>| received ...
 //   meanwhile                  | k - 1 unpacked, k + 1 packed  |
+//
+// What lies in one piece on a rank, in the type that travels, is neither packed nor unpacked there.
 #pragma once
 
 #include <array>
@@ -28,8 +30,8 @@ class Resharder {
   /// the roles gives no blocks for it. Throws: what send_recv throws; internal if the memory is not of the
   /// layout's type or number of blocks.
   void run(const BlockMemory& from, const BlockMemory& to);
-  /// The same to whatever `to` is; with ReshardOptions::share off it gets every element. Whatever it throws
-  /// leaves others waiting, so it keeps its errors until this has returned.
+  /// The same to what is no memory (ReshardOptions::to_memory is off). Whatever `to` throws leaves others
+  /// waiting, so it keeps its errors until this has returned.
   void run(const BlockMemory& from, ReshardTarget& to);
 
   /// Matrices that this rank holds alike in both layouts and that run() therefore leaves where they are.
@@ -50,11 +52,13 @@ class Resharder {
   static Side side_of(const Reshard& reshard, const Layout& layout, int rank);
   static void check(const Side& side, const BlockMemory& memory);
   void allocate_staging();
-  comm::WorkHandle start(size_t k);
+  comm::WorkHandle start(size_t k, const BlockMemory& from, const BlockMemory& to);
+  void run(const BlockMemory& from, const BlockMemory& to, ReshardTarget& target);
 
   comm::Communicator& world_;
   comm::DType wire_;
   Side from_, to_;
+  bool to_memory_;
   RankPlan plan_;
   Buffers packed_, received_;
 };

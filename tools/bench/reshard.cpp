@@ -1,129 +1,242 @@
-// How long the plan of a reshard takes, and what it will move: a decoder of Llama's shapes, from training
-// ranks (ZeRO-3) to rollout groups.
-//
-//   reshard_bench [70b|8b] [MB of staging]     prints, per placement, times of one rank's part and of the
-//   statistics, and a table
+// A model's weights from one layout to another, beside the usual way: gather the whole model on one rank,
+// broadcast it, and let every rank keep its slice. In turns of one run:
+//   mpirun -np 4 --oversubscribe --bind-to none reshard_bench MODEL_FOLDER [ROUNDS [MIB_OF_STAGING]]
+// A time is the slowest rank's; each line shows the median and the best of its rounds. Only config.json is
+// read of the folder. Both ways must end in the same bytes on every rank.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "runtime/base/error.h"
+#include "runtime/comm/mpi_communicator.h"
 #include "runtime/tensors/reshard_traffic.h"
+#include "runtime/tensors/resharder.h"
+#include "runtime/tensors/shard_reads.h"
+#include "trainer/models/parameter_spec.h"
 
 namespace {
 
+using namespace trireme;
 using namespace trireme::tensors;
+using Clock = std::chrono::steady_clock;
 
-struct Shape {
-  int layers;
-  int64_t hidden, mlp, heads, kv_heads, head_dim, vocab;
+int64_t width(comm::DType dtype) {
+  return static_cast<int64_t>(comm::size_of(dtype));
+}
+
+// One rank's memory in a layout.
+class Memory {
+ public:
+  Memory(const std::vector<TensorSpec>& tensors, const Layout& layout, int rank) : dtype_(layout.dtype) {
+    const ShardMap map(tensors, layout);
+    const auto at = map.find(rank);
+    if (!at) return;
+    for (int block = 0; block < map.num_blocks(); ++block)
+      storage_.emplace_back(static_cast<size_t>(map.stored(at->t, block) * width(dtype_)));
+    for (auto& block : storage_) blocks_.push_back(block.data());
+  }
+  BlockMemory view() const { return {blocks_, dtype_}; }
+  const std::vector<std::vector<std::byte>>& blocks() const { return storage_; }
+  void clear() {
+    for (auto& block : storage_) std::fill(block.begin(), block.end(), std::byte{0});
+  }
+  /// Small whole numbers by the element's place in its tensor.
+  void fill(const std::vector<TensorSpec>& tensors, const Layout& layout, int rank) {
+    for (const ShardRead& read : reads_of_tensors(ShardMap(tensors, layout), rank))
+      for_each_common_run(read.from, read.to, [&](int64_t whole, int64_t mine, int64_t count) {
+        for (int64_t i = 0; i < count; ++i) {
+          const auto value = static_cast<float>((whole + i) % 251);
+          convert(reinterpret_cast<const std::byte*>(&value), comm::DType::f32,
+                  blocks_[read.block] + (mine + i) * width(dtype_), dtype_, 1);
+        }
+      });
+  }
+
+ private:
+  comm::DType dtype_;
+  std::vector<std::vector<std::byte>> storage_;
+  std::vector<std::byte*> blocks_;
 };
 
-struct Model {
-  std::vector<TensorSpec> tensors;
-  std::vector<Split> splits;
-
-  void add(std::string name, std::vector<int64_t> dims, int block, Split split, bool joins_previous = false) {
-    tensors.push_back({std::move(name), std::move(dims), block, joins_previous, {}});
-    splits.push_back(split);
+// Rank 0 of the source gathers the model in the destination's type, broadcasts it block by block, and each
+// rank copies its slices out of it.
+class GatherAndBroadcast {
+ public:
+  GatherAndBroadcast(comm::Communicator& world, const Reshard& reshard)
+      : world_(world),
+        tensors_(reshard.tensors),
+        whole_(layout_of(reshard)),
+        root_(whole_.mesh.ranks[0]),
+        gather_(world, {tensors_, reshard.from, whole_, reshard.node_of, reshard.options}) {
+    Layout here = whole_;
+    here.mesh.ranks = {world.rank()};
+    const ShardMap map(tensors_, here);
+    for (int i = 0; i < static_cast<int>(tensors_.size()); ++i)
+      offsets_.push_back(map.place(0, 0, i, map.slice(0, i)).offset);
+    for (int block = 0; block < map.num_blocks(); ++block) numel_.push_back(map.stored(0, block));
+    buffer_ = std::make_unique<Memory>(tensors_, here, world.rank());
+    for (const ShardRead& read : reads_of_tensors(ShardMap(tensors_, reshard.to), world.rank())) {
+      Strided from = read.from;
+      from.offset += offsets_[read.tensor];
+      copies_.push_back({read.block, from, read.to});
+    }
   }
+  void run(const BlockMemory& from, const BlockMemory& to) {
+    gather_.run(from, world_.rank() == root_ ? buffer_->view() : BlockMemory{});
+    for (size_t block = 0; block < numel_.size(); ++block)
+      world_.broadcast({buffer_->view().blocks[block], numel_[block], whole_.dtype}, root_);
+    copy(copies_, buffer_->view(), to);
+  }
+  /// Of all ranks: what the root lacks, and the model on each rank but the root.
+  int64_t bytes(int64_t gathered) const {
+    int64_t model = 0;
+    for (const int64_t numel : numel_) model += numel * width(whole_.dtype);
+    return gathered + model * (world_.size() - 1);
+  }
+  int64_t sent_bytes() const { return gather_.sent_bytes(); }
+
+ private:
+  static Layout layout_of(const Reshard& reshard) {
+    Layout whole;
+    whole.role = "whole";
+    whole.mesh = {1, 1, {reshard.from.mesh.ranks[0]}};
+    whole.splits.resize(reshard.tensors.size());
+    whole.dtype = reshard.to.dtype;
+    return whole;
+  }
+
+  comm::Communicator& world_;
+  const std::vector<TensorSpec>& tensors_;
+  Layout whole_;
+  int root_;
+  Resharder gather_;
+  std::vector<int64_t> offsets_, numel_;
+  std::unique_ptr<Memory> buffer_;
+  std::vector<LocalCopy> copies_;
 };
 
-Model decoder(const Shape& s) {
-  Model model;
-  model.add("model.embed_tokens.weight", {s.vocab, s.hidden}, 0, {0, 1, Fit::uneven});
-  for (int layer = 0; layer < s.layers; ++layer) {
-    const int block = layer + 1;
-    const std::string name = fmt::format("model.layers.{}.", layer);
-    model.add(name + "input_layernorm.weight", {s.hidden}, block, {});
-    model.add(name + "self_attn.q_proj.weight", {s.heads * s.head_dim, s.hidden}, block, {0, s.head_dim});
-    for (const char* part : {"k", "v"})
-      model.add(fmt::format("{}self_attn.{}_proj.weight", name, part), {s.kv_heads * s.head_dim, s.hidden},
-                block, {0, s.head_dim, Fit::repeat}, true);
-    model.add(name + "self_attn.o_proj.weight", {s.hidden, s.heads * s.head_dim}, block, {1, s.head_dim});
-    model.add(name + "post_attention_layernorm.weight", {s.hidden}, block, {});
-    model.add(name + "mlp.gate_proj.weight", {s.mlp, s.hidden}, block, {0});
-    model.add(name + "mlp.up_proj.weight", {s.mlp, s.hidden}, block, {0}, true);
-    model.add(name + "mlp.down_proj.weight", {s.hidden, s.mlp}, block, {1});
+class Bench {
+ public:
+  Bench(comm::Communicator& world, const models::DecoderShape& shape, int rounds, int64_t staging_bytes)
+      : world_(world),
+        tensors_(models::tensor_specs(shape)),
+        splits_(models::tensor_splits(shape)),
+        rounds_(rounds),
+        staging_bytes_(staging_bytes) {}
+
+  Layout layout(const char* role, std::vector<int> ranks, int tp, bool zero, comm::DType dtype) const {
+    return {role, placement::Mesh::of(std::move(ranks), tp), splits_, dtype, zero};
   }
-  model.add("model.norm.weight", {s.hidden}, s.layers + 1, {});
-  model.add("lm_head.weight", {s.vocab, s.hidden}, s.layers + 1, {0, 1, Fit::uneven});
-  return model;
-}
 
-Layout layout(const Model& model, const char* role, int first, int count, int tp, bool zero) {
-  Layout layout;
-  layout.role = role;
-  layout.mesh = {count / tp, tp, std::vector<int>(count)};
-  std::iota(layout.mesh.ranks.begin(), layout.mesh.ranks.end(), first);
-  layout.splits = model.splits;
-  layout.zero = zero;
-  layout.alignment = 64;
-  return layout;
-}
+  void run(const std::string& title, const Layout& from, const Layout& to) {
+    Reshard reshard{tensors_, from, to, std::vector<int>(world_.size())};
+    reshard.options.staging_bytes = staging_bytes_;
+    reshard.options.share = false;
+    Memory source(tensors_, from, world_.rank()), target(tensors_, to, world_.rank());
+    source.fill(tensors_, from, world_.rank());
+    const auto begin = Clock::now();
+    Resharder resharder(world_, reshard);
+    const double plan_seconds = most(seconds_since(begin));
+    GatherAndBroadcast usual(world_, reshard);
 
-template <typename Body>
-double best_ms(Body body) {
-  double best = 1e30;
-  for (int i = 0; i < 5; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    body();
-    best = std::min(
-        best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    std::vector<double> ours, theirs;
+    for (int round = -1; round < rounds_; ++round) {  // the first touches memory
+      const double a = time([&] { resharder.run(source.view(), target.view()); });
+      const double b = time([&] { usual.run(source.view(), target.view()); });
+      if (round < 0) continue;
+      ours.push_back(a);
+      theirs.push_back(b);
+    }
+    expect_equal(
+        target, [&] { resharder.run(source.view(), target.view()); },
+        [&] { usual.run(source.view(), target.view()); });
+    std::sort(ours.begin(), ours.end());
+    std::sort(theirs.begin(), theirs.end());
+    const Traffic traffic = traffic_of(reshard);
+    const auto sent = sum(resharder.sent_bytes()), gathered = sum(usual.sent_bytes());
+    if (world_.rank() != 0) return;
+    const double usual_bytes = static_cast<double>(usual.bytes(gathered));
+    fmt::print("{}\n", title);
+    fmt::print(
+        "  reshard               {:8.1f} ms (best {:8.1f})  {:8.1f} MB between ranks, bound {:8.1f}; {} "
+        "rounds, "
+        "planned in {:.1f} ms\n",
+        ours[ours.size() / 2] * 1e3, ours[0] * 1e3, static_cast<double>(sent) / 1e6,
+        static_cast<double>(traffic.moved_bound) / 1e6, traffic.num_rounds, plan_seconds * 1e3);
+    fmt::print("  gather and broadcast  {:8.1f} ms (best {:8.1f})  {:8.1f} MB between ranks\n",
+               theirs[theirs.size() / 2] * 1e3, theirs[0] * 1e3, usual_bytes / 1e6);
+    fmt::print("  ratio                 {:8.2f}    (best {:8.2f})  {:8.2f}\n",
+               theirs[theirs.size() / 2] / ours[ours.size() / 2], theirs[0] / ours[0],
+               usual_bytes / static_cast<double>(sent));
+    std::fflush(stdout);
   }
-  return best;
-}
 
-int64_t staging_bytes = ReshardOptions().staging_bytes;
+ private:
+  static double seconds_since(Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+  double most(double value) { return world_.all_reduce_scalar(value, comm::ReduceOp::max); }
+  int64_t sum(int64_t value) {
+    return static_cast<int64_t>(world_.all_reduce_scalar(static_cast<double>(value)));
+  }
+  double time(const std::function<void()>& work) {
+    world_.barrier();
+    const auto begin = Clock::now();
+    work();
+    return most(seconds_since(begin));
+  }
+  void expect_equal(Memory& target, const std::function<void()>& a, const std::function<void()>& b) {
+    target.clear();
+    a();
+    const std::vector<std::vector<std::byte>> first = target.blocks();
+    target.clear();
+    b();
+    TRIREME_CHECK(target.blocks() == first, "rank {}: the two ways differ", world_.rank());
+  }
 
-void show(const std::string& title, const Model& model, const Layout& from, const Layout& to,
-          int relays = 0) {
-  const int num_ranks = 1 + std::max(from.mesh.ranks.back(), to.mesh.ranks.back());
-  std::vector<int> node_of(num_ranks);
-  for (int rank = 0; rank < num_ranks; ++rank) node_of[rank] = rank / 8;
-  Reshard reshard{model.tensors, from, to, node_of};
-  reshard.options.relays = relays;
-  reshard.options.staging_bytes = staging_bytes;
-  check(reshard).throw_if_any("the layouts:");
-  RankPlan plan;
-  Traffic traffic;
-  const double source_ms = best_ms([&] { plan = plan_for(reshard, from.mesh.ranks.back() - 1); });
-  RankPlan source = plan;
-  const double destination_ms = best_ms([&] { plan = plan_for(reshard, to.mesh.ranks.back() - 1); });
-  const double traffic_ms = best_ms([&] { traffic = traffic_of(reshard); });
-  size_t messages = 0;
-  for (const RankPlan* part : {&source, &plan})
-    for (const Round& round : part->rounds)
-      messages = std::max(messages, round.sends.size() + round.forwards.size() + round.receives.size());
-  fmt::print("{}\n  one rank's part {:.0f} ms (a source), {:.0f} ms (a destination); statistics {:.0f} ms\n",
-             title, source_ms, destination_ms, traffic_ms);
-  fmt::print("  of these two ranks: at most {} messages in a round, {:.0f} MB of staging\n{}\n", messages,
-             static_cast<double>(std::max(source.staging_bytes, plan.staging_bytes)) / 1e6, traffic.table());
+  comm::Communicator& world_;
+  std::vector<TensorSpec> tensors_;
+  std::vector<Split> splits_;
+  int rounds_;
+  int64_t staging_bytes_;
+};
+
+void measure(comm::MpiThread& thread, const std::string& folder, int rounds, int64_t staging_bytes) {
+  using comm::DType;
+  comm::MpiCommunicator world(thread, "world", comm::all_ranks(thread));
+  TRIREME_CHECK(world.size() == 4, "start it on 4 ranks");
+  Bench bench(world, models::DecoderShape::from_folder(folder), rounds, staging_bytes);
+  const std::vector<int> all{0, 1, 2, 3};
+  bench.run("tp 2 x dp 2 -> tp 1 x dp 4, the same 4 ranks, bf16",
+            bench.layout("actor", all, 2, false, DType::bf16),
+            bench.layout("rollout", all, 1, false, DType::bf16));
+  bench.run("tp 2 on ranks 0 1 -> tp 1 x dp 2 on ranks 2 3, bf16",
+            bench.layout("actor", {0, 1}, 2, false, DType::bf16),
+            bench.layout("rollout", {2, 3}, 1, false, DType::bf16));
+  bench.run("dp 4 (ZeRO) -> tp 2 x dp 2, the same 4 ranks, bf16",
+            bench.layout("actor", all, 1, true, DType::bf16),
+            bench.layout("rollout", all, 2, false, DType::bf16));
+  bench.run("dp 4 (ZeRO), fp32 masters -> tp 2 x dp 2, the same 4 ranks, bf16",
+            bench.layout("actor", all, 1, true, DType::f32),
+            bench.layout("rollout", all, 2, false, DType::bf16));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool small = argc > 1 && std::string(argv[1]) == "8b";
-  if (argc > 2) staging_bytes = std::stoll(argv[2]) << 20;
-  const Model model = decoder(small ? Shape{32, 4096, 14336, 32, 8, 128, 128256}
-                                    : Shape{80, 8192, 28672, 64, 8, 128, 128256});
-  int64_t elements = 0;
-  for (const TensorSpec& tensor : model.tensors)
-    elements += std::accumulate(tensor.dims.begin(), tensor.dims.end(), int64_t{1}, std::multiplies<>());
-  fmt::print("{:.2f} * 10^9 elements, {:.1f} GB in bf16, nodes of 8 ranks\n\n", elements / 1e9,
-             2 * elements / 1e9);
-  show("512 ranks, tp 8 x dp 64, ZeRO-3 -> the same ranks, 128 groups of tp 4", model,
-       layout(model, "actor", 0, 512, 8, true), layout(model, "rollout", 0, 512, 4, false));
-  show("512 ranks, tp 8 x dp 64, ZeRO-3 -> 512 others, 128 groups of tp 4", model,
-       layout(model, "actor", 0, 512, 8, true), layout(model, "rollout", 512, 512, 4, false));
-  show("512 ranks, tp 8 x dp 64, whole slices -> 512 others, 128 groups of tp 4", model,
-       layout(model, "actor", 0, 512, 8, false), layout(model, "rollout", 512, 512, 4, false));
-  show("64 ranks, tp 8 x dp 8, ZeRO-3 -> 512 others, 128 groups of tp 4", model,
-       layout(model, "actor", 0, 64, 8, true), layout(model, "rollout", 64, 512, 4, false));
-  show("the same, passed on by up to 6 relays", model, layout(model, "actor", 0, 64, 8, true),
-       layout(model, "rollout", 64, 512, 4, false), 6);
-  return 0;
+  if (argc < 2) {
+    fmt::print(stderr, "reshard_bench MODEL_FOLDER [ROUNDS [MIB_OF_STAGING]]\n");
+    return 2;
+  }
+  comm::MpiThread thread;
+  measure(thread, argv[1], argc > 2 ? std::stoi(argv[2]) : 5, (argc > 3 ? std::stoll(argv[3]) : 256) << 20);
+  thread.finalize();
 }

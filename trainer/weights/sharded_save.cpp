@@ -167,7 +167,7 @@ void save_values(comm::Communicator& world, const std::string& folder, const mod
   tensors::Reshard reshard{tensors, from, to, std::vector<int>(world.size())};
   reshard.options.staging_bytes = options.staging_bytes;
   reshard.options.parcel_bytes = std::min(kMostParcelBytes, options.staging_bytes / 8);
-  reshard.options.share = false;  // files get everything
+  reshard.options.to_memory = false;
   tensors::Resharder resharder(world, reshard);
 
   Outcome outcome;

@@ -74,12 +74,16 @@ class NumberedWorld {
   void expect_nothing_received_twice() {
     for (int rank = 0; rank < size_; ++rank) {
       std::set<int64_t> here = oracle::elements(held_[rank]);
-      for (const Round& round : plans_[rank].rounds)
+      for (const Round& round : plans_[rank].rounds) {
+        for (const Message& m : round.receives)
+          for (int64_t at = m.at; m.block != Message::kStaged && at < m.at + m.bytes; at += 4)
+            ASSERT_TRUE(here.insert(wanted_[rank][m.block][at / 4]).second) << "rank " << rank;
         for (const Copy& copy : round.unpacks)
           for (Runs runs(copy.where); !runs.done(); runs.next())
             for (int64_t i = 0; i < runs.length(); ++i)
               ASSERT_TRUE(here.insert(wanted_[rank][copy.block][runs.offset() + i]).second)
                   << "rank " << rank;
+      }
     }
   }
 

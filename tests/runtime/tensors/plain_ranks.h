@@ -50,15 +50,15 @@ class PlainRank {
     if (now == nullptr) return;
     std::vector<std::byte> packed(now->packed_bytes);
     pack(now->packs, from_, packed.data(), wire_);
-    const auto put = [&](const Message& m, const std::vector<std::byte>& buffer) {
-      ASSERT_LE(m.at + m.bytes, static_cast<int64_t>(buffer.size()));
-      wire[{rank, m.peer}].emplace_back(buffer.begin() + m.at, buffer.begin() + m.at + m.bytes);
+    const auto put = [&](const Message& m, std::vector<std::byte>& buffer, const BlockMemory& memory) {
+      const std::byte* data = place(m, buffer, memory);
+      wire[{rank, m.peer}].emplace_back(data, data + m.bytes);
     };
     for (const Message& m : now->forwards) {
       ASSERT_EQ(received_index_, index - 1) << "what is passed on came in the round before";
-      put(m, received_);
+      put(m, received_, to_);
     }
-    for (const Message& m : now->sends) put(m, packed);
+    for (const Message& m : now->sends) put(m, packed, from_);
   }
 
   void receive(int rank, int index, Wire& wire) {
@@ -70,13 +70,19 @@ class PlainRank {
       auto& messages = wire[{m.peer, rank}];
       ASSERT_FALSE(messages.empty()) << "rank " << rank << " waits for " << m.peer << " in round " << index;
       ASSERT_EQ(static_cast<int64_t>(messages.front().size()), m.bytes);
-      std::copy(messages.front().begin(), messages.front().end(), received_.begin() + m.at);
+      std::copy(messages.front().begin(), messages.front().end(), place(m, received_, to_));
       messages.pop_front();
     }
     unpack(now->unpacks, received_.data(), wire_, to_);
   }
 
  private:
+  static std::byte* place(const Message& m, std::vector<std::byte>& buffer, const BlockMemory& memory) {
+    if (m.block != Message::kStaged) return memory.blocks[m.block] + m.at;
+    EXPECT_LE(m.at + m.bytes, static_cast<int64_t>(buffer.size()));
+    return buffer.data() + m.at;
+  }
+
   const RankPlan& plan_;
   BlockMemory from_, to_;
   comm::DType wire_;

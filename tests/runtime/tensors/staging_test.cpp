@@ -47,6 +47,28 @@ TEST(Staging, EveryBf16SurvivesTheWayThroughF32) {
   }
 }
 
+TEST(Staging, AnyNumberOfElementsAtAnyAddress) {
+  std::mt19937 random(4);
+  for (int64_t count = 0; count < 200; ++count) {
+    std::vector<std::byte> wide(4 * count + 1), narrow(2 * count + 2), again(4 * count + 3, std::byte{9});
+    for (auto& byte : wide) byte = static_cast<std::byte>(random());
+    convert(wide.data() + 1, DType::f32, narrow.data() + 1, DType::bf16, count);
+    convert(narrow.data() + 1, DType::bf16, again.data() + 1, DType::f32, count);
+    for (int64_t i = 0; i < count; ++i) {
+      float value, back;
+      std::memcpy(&value, wide.data() + 1 + 4 * i, 4);
+      std::memcpy(&back, again.data() + 1 + 4 * i, 4);
+      uint16_t half;
+      std::memcpy(&half, narrow.data() + 1 + 2 * i, 2);
+      ASSERT_EQ(half, to_half(value)) << i << " of " << count;
+      const float expected = to_float(half);
+      ASSERT_EQ(std::memcmp(&back, &expected, 4), 0) << i << " of " << count;
+    }
+    ASSERT_EQ(narrow.back(), std::byte{0}) << "nothing is written behind";
+    ASSERT_EQ(again.back(), std::byte{9});
+  }
+}
+
 TEST(Staging, RoundingIsNoFurtherThanEitherNeighbour) {
   std::mt19937 random(1);
   for (int i = 0; i < 200000; ++i) {
