@@ -20,7 +20,7 @@ ALLOWED = {
     "runtime/pipeline": ["runtime/tensors"],
     "runtime/session": ["runtime/checkpoint", "runtime/pipeline"],
     # Leaves: what the launcher, or every other part, builds on.
-    "trainer/config": ["runtime/base"],  # and the *_config.h of every other part
+    "trainer/config": ["runtime/base", "runtime/placement"],  # and the *_config.h of every other part
     "trainer/costs": ["runtime/base"],  # and the *_config.h of every other part
     "trainer/text": ["runtime/base"],
     "trainer/jinja": ["runtime/base"],
@@ -50,7 +50,7 @@ ALLOWED = {
     "launcher/backends": ["runtime/base", "runtime/plan"],
     "launcher/process": ["runtime/base", "runtime/plan", "launcher/backends", "launcher/console"],
     "launcher/commands": [
-        "runtime/base", "runtime/plan", "trainer/config", "trainer/costs", "launcher/topology", "launcher/console",
+        "runtime/base", "runtime/plan", "runtime/placement", "trainer/config", "trainer/costs", "launcher/topology", "launcher/console",
         "launcher/backends", "launcher/process",
     ],
     "launcher": ["runtime/base", "launcher/commands"],

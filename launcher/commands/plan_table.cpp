@@ -6,20 +6,42 @@
 #include <array>
 
 #include "launcher/topology/cpu_list.h"
-#include "trainer/config/rank_list.h"
+#include "trainer/config/roles.h"
 
 namespace trireme::commands {
 namespace {
 
-std::string roles_of(int rank, const config::PlacementConfig& placement) {
-  const std::array<std::pair<const char*, const std::string*>, 3> roles{
-      {{"actor", &placement.actor}, {"reference", &placement.reference}, {"rollout", &placement.rollout}}};
+using placement::Role;
+
+std::string names_of(const placement::RoleRanks& roles, int rank) {
   std::string text;
-  for (const auto& [name, written] : roles) {
-    const auto ranks = config::read_ranks(*written).ranks;
-    if (!ranks.empty() && std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) continue;
-    text += text.empty() ? name : fmt::format(", {}", name);
+  for (const Role role : placement::kRoles)
+    if (roles.has(role, rank))
+      text += fmt::format("{}{}", text.empty() ? "" : ", ", placement::to_string(role));
+  return text;
+}
+
+std::string list(const std::vector<int>& ranks) {
+  std::vector<int> sorted = ranks;
+  std::sort(sorted.begin(), sorted.end());
+  return topology::format_cpu_list(sorted);
+}
+
+// Who does what on which ranks, and which of them speak to each other.
+std::string roles_and_groups(const config::RunConfig& config, const placement::RoleRanks& roles) {
+  std::string text = "\nroles\n";
+  for (const Role role : placement::kRoles) {
+    const placement::Mesh mesh = roles.mesh(role);
+    if (mesh.ranks.empty()) continue;
+    text += fmt::format("  {:<10} ranks {:<12} {} x {}{}\n", placement::to_string(role), list(mesh.ranks),
+                        fmt::format("dp {}", mesh.dp), fmt::format("tp {}", mesh.tp),
+                        role == Role::actor && config.parallel.actor.zero_stage > 0 && mesh.dp > 1
+                            ? fmt::format(", ZeRO {}", config.parallel.actor.zero_stage)
+                            : "");
   }
+  text += "\ncommunicators\n";
+  for (const placement::Group& group : placement::groups_of(roles))
+    if (group.ranks.size() > 1) text += fmt::format("  {:<28} {}\n", group.name, list(group.ranks));
   return text;
 }
 
@@ -27,13 +49,14 @@ std::string roles_of(int rank, const config::PlacementConfig& placement) {
 
 std::string plan_table(const plan::LaunchPlan& plan, const config::RunConfig& config) {
   std::vector<std::array<std::string, 7>> rows{{"rank", "host", "cpus", "threads", "gpu", "port", "roles"}};
+  const placement::RoleRanks roles = config::roles_of(config, static_cast<int>(plan.ranks.size()));
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     const auto& r = plan.ranks[rank];
     const std::string gpu = r.gpu < 0 ? "-" : fmt::format("{} ({})", r.gpu, r.gpu_bus_id);
     const std::string node = r.memory_node < 0 ? "" : fmt::format(" (node {})", r.memory_node);
     rows.push_back({std::to_string(rank), r.host, topology::format_cpu_list(r.cpus) + node,
                     std::to_string(r.threads), gpu, r.port.empty() ? "-" : r.port,
-                    roles_of(static_cast<int>(rank), config.placement)});
+                    names_of(roles, static_cast<int>(rank))});
   }
   std::array<size_t, 7> widths{};
   for (const auto& row : rows)
@@ -45,6 +68,7 @@ std::string plan_table(const plan::LaunchPlan& plan, const config::RunConfig& co
     line.resize(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }
+  if (plan.ranks.size() > 1) text += roles_and_groups(config, roles);
   return text;
 }
 

@@ -126,4 +126,34 @@ bool RoleRanks::colocated() const {
   return true;
 }
 
+namespace {
+
+// The roles that live on exactly these ranks, in fixed order: "actor+rollout".
+std::string name_of(const RoleRanks& roles, const std::vector<int>& ranks) {
+  std::string name;
+  for (const Role role : kRoles)
+    if (roles.of(role) == ranks) name += (name.empty() ? "" : "+") + std::string(to_string(role));
+  return name;
+}
+
+}  // namespace
+
+std::vector<Group> groups_of(const RoleRanks& roles) {
+  std::vector<Group> groups;
+  const auto add = [&](std::string name, std::vector<int> ranks) {
+    const bool known =
+        std::any_of(groups.begin(), groups.end(), [&](const Group& group) { return group.ranks == ranks; });
+    if (!known) groups.push_back({std::move(name), std::move(ranks)});
+  };
+  for (const Role role : kRoles) {
+    const Mesh mesh = roles.mesh(role);
+    if (mesh.ranks.empty()) continue;
+    const std::string name = name_of(roles, mesh.ranks);
+    add(name, mesh.ranks);
+    for (auto& replica : mesh.replicas()) add(name + ".tp", std::move(replica));
+    for (int t = 0; t < mesh.tp; ++t) add(name + ".dp", mesh.part(t));
+  }
+  return groups;
+}
+
 }  // namespace trireme::placement

@@ -34,4 +34,14 @@ struct RoleRanks {
   bool colocated() const;
 };
 
+struct Group {
+  std::string name;        // "actor+rollout", "actor.tp", ...
+  std::vector<int> ranks;  // ascending
+};
+
+/// The communicators of a run beside the world's, in the order in which they are opened: of each role all its
+/// ranks, its replicas (tp) and those that hold the same part of each (dp). Groups of the same ranks are one,
+/// under the first name.
+std::vector<Group> groups_of(const RoleRanks& roles);
+
 }  // namespace trireme::placement

@@ -30,14 +30,6 @@ std::string host_name() {
   return name.data();
 }
 
-// The roles that live on exactly these ranks, in fixed order: "actor+rollout".
-std::string name_of(const placement::RoleRanks& roles, const std::vector<int>& ranks) {
-  std::string name;
-  for (const placement::Role role : placement::kRoles)
-    if (roles.of(role) == ranks) name += (name.empty() ? "" : "+") + std::string(to_string(role));
-  return name;
-}
-
 // A rank that was started by hand has no plan. CPUs and memory that differ from it cost speed only.
 void check_binding(const plan::RankEnv& env) {
   const auto path = plan::launch_plan_path(env.run_dir);
@@ -66,10 +58,6 @@ struct Session::State {
   std::vector<std::unique_ptr<comm::Communicator>> opened;
   std::vector<comm::NcclCommunicator*> to_close;
   comm::Communicator* world = nullptr;
-  struct RoleGroups {
-    comm::Communicator *all = nullptr, *tp = nullptr, *dp = nullptr;
-  };
-  std::array<RoleGroups, placement::kRoles.size()> groups{};
   std::map<std::vector<int>, comm::Communicator*> by_ranks;
 
   comm::Communicator* open_host(const std::string& name, const std::vector<int>& ranks) {
@@ -86,25 +74,11 @@ struct Session::State {
     return opened.emplace_back(std::make_unique<comm::RecordedCommunicator>(carrier, *page, name)).get();
   }
 
-  // Every rank opens the groups that it is in, role by role and in each role in one order: no two wait for
-  // each other. Groups of the same ranks are one.
+  // Every rank opens the groups that it is in, in one order: no two wait for each other.
   void open_groups(comm::Device device) {
-    for (size_t i = 0; i < placement::kRoles.size(); ++i) {
-      const placement::Role role = placement::kRoles[i];
-      const placement::Mesh mesh = roles.mesh(role);
-      const auto place = mesh.find(rank);
-      if (!place) continue;
-      const std::string name = name_of(roles, mesh.ranks);
-      groups[i].all = group_of(name, mesh.ranks, device);
-      groups[i].tp = group_of(name + ".tp", mesh.replica(place->d), device);
-      groups[i].dp = group_of(name + ".dp", mesh.part(place->t), device);
-    }
-  }
-
-  comm::Communicator* group_of(const std::string& name, const std::vector<int>& ranks, comm::Device device) {
-    comm::Communicator*& group = by_ranks[ranks];
-    if (!group) group = open_group(name, ranks, device);
-    return group;
+    for (const placement::Group& group : placement::groups_of(roles))
+      if (std::find(group.ranks.begin(), group.ranks.end(), rank) != group.ranks.end())
+        by_ranks[group.ranks] = open_group(group.name, group.ranks, device);
   }
 
   comm::Communicator* open_group(const std::string& name, const std::vector<int>& ranks,
@@ -207,17 +181,15 @@ placement::Mesh::Coordinates Session::place_in(placement::Role role) const {
 
 comm::Communicator& Session::group(placement::Role role) {
   place_in(role);
-  return *state_->groups[static_cast<size_t>(role)].all;
+  return *state_->by_ranks.at(state_->roles.of(role));
 }
 
 comm::Communicator& Session::tp(placement::Role role) {
-  place_in(role);
-  return *state_->groups[static_cast<size_t>(role)].tp;
+  return *state_->by_ranks.at(state_->roles.mesh(role).replica(place_in(role).d));
 }
 
 comm::Communicator& Session::dp(placement::Role role) {
-  place_in(role);
-  return *state_->groups[static_cast<size_t>(role)].dp;
+  return *state_->by_ranks.at(state_->roles.mesh(role).part(place_in(role).t));
 }
 
 void Session::abort(const std::string& why) noexcept {

@@ -19,6 +19,7 @@
 #include "trainer/commands/compute.h"
 #include "trainer/commands/run_inputs.h"
 #include "trainer/config/load.h"
+#include "trainer/config/roles.h"
 #include "trainer/steps/training_loop.h"
 
 namespace trireme::commands {
@@ -29,18 +30,6 @@ void ask_to_stop(int) {
   stop_asked.store(true);
 }
 
-placement::RoleRanks make_roles(const config::RunConfig& config, int num_ranks) {
-  placement::RoleRanks roles;
-  roles.actor = placement::parse_ranks(config.placement.actor, num_ranks, "placement.actor");
-  roles.rollout = placement::parse_ranks(config.placement.rollout, num_ranks, "placement.rollout");
-  if (config.algorithm.name != "sft" && (config.actor.loss.use_kl_loss || config.algorithm.use_kl_in_reward))
-    roles.reference = placement::parse_ranks(config.placement.reference, num_ranks, "placement.reference");
-  roles.tp = {.actor = static_cast<int>(config.parallel.actor.tp),
-              .reference = static_cast<int>(config.parallel.reference.tp),
-              .rollout = static_cast<int>(config.parallel.rollout.tp)};
-  return roles;
-}
-
 ExitStatus run_rank(const plan::RankEnv& env, plan::RankPage& page) {
   const auto config =
       config::load((std::filesystem::path(env.run_dir) / "config.toml").string(), {}, config::Paths::ignore);
@@ -49,7 +38,7 @@ ExitStatus run_rank(const plan::RankEnv& env, plan::RankPage& page) {
   const at::Device device = choose_device(config.run.device, env);
   page.set_phase("start", 0);
 
-  session::Session session(env, make_roles(config, env.num_ranks),
+  session::Session session(env, config::roles_of(config, env.num_ranks),
                            device.is_cpu() ? comm::Device::cpu : comm::Device::gpu);
   pipeline::StageRunner stages(session.world(), [&](const std::string& stage, bool begins) {
     if (begins) page.set_stage(stage);

@@ -28,13 +28,29 @@ std::set<int> ranks_of(const char* key, const std::string& text, int num_ranks, 
   return ranks;
 }
 
-void require_enough(const char* key, int64_t amount, const char* what, size_t ranks, const char* role,
-                    Mistakes& mistakes) {
-  if (amount >= static_cast<int64_t>(ranks)) return;
+struct Replicas {
+  int64_t count = 1;
+  const char* word = "ranks";  // what they are, one by one
+};
+
+void require_enough(const char* key, int64_t amount, const char* what, const Replicas& replicas,
+                    const char* role, Mistakes& mistakes) {
+  if (amount >= replicas.count) return;
   mistakes.add(key,
-               fmt::format("{0} {1} are fewer than the {2} ranks {3}: each needs at least one (they need not "
+               fmt::format("{0} {1} are fewer than the {2} {4} {3}: each needs at least one (they need not "
                            "divide evenly); raise it to {2} or start fewer ranks",
-                           amount, what, ranks, role));
+                           amount, what, replicas.count, role, replicas.word));
+}
+
+// How many replicas of its model a role's ranks hold; its tp must divide them.
+Replicas replicas_of(const char* key, int64_t tp, const std::set<int>& ranks, Mistakes& mistakes) {
+  const auto count = static_cast<int64_t>(ranks.size());
+  if (count % tp == 0) return {count / tp, tp == 1 ? "ranks" : "replicas"};
+  std::string sizes;
+  for (int64_t size = 1; size <= count; ++size)
+    if (count % size == 0) sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", size);
+  mistakes.add(key, fmt::format("{} does not divide this role's {} ranks; these do: {}", tp, count, sizes));
+  return {};
 }
 
 }  // namespace
@@ -46,7 +62,7 @@ void check_ranks(const RunConfig& config, int num_ranks) {
   const auto rollout = ranks_of("placement.rollout", config.placement.rollout, num_ranks, mistakes);
   const auto reference = ranks_of("placement.reference", config.placement.reference, num_ranks, mistakes);
   const bool grpo = config.algorithm.name == "grpo";
-  const bool has_reference = grpo && (config.actor.loss.use_kl_loss || config.algorithm.use_kl_in_reward);
+  const bool has_reference = config::has_reference(config);
 
   std::set<int> used = actor;
   used.insert(rollout.begin(), rollout.end());
@@ -58,23 +74,26 @@ void check_ranks(const RunConfig& config, int num_ranks) {
                                "start fewer ranks",
                                rank));
 
+  const Replicas actors = replicas_of("actor.parallel.tp", config.parallel.actor.tp, actor, mistakes);
+  const Replicas rollouts = replicas_of("rollout.parallel.tp", config.parallel.rollout.tp, rollout, mistakes);
+  if (has_reference) replicas_of("reference.parallel.tp", config.parallel.reference.tp, reference, mistakes);
+
   const char* const training = "that train (placement.actor)";
   if (grpo) {
     const int64_t batch = config.data.train_batch_size;
-    require_enough("data.train_batch_size", batch, "prompts", actor.size(), training, mistakes);
-    if (config.actor.ppo_mini_batch_size != 0 && batch >= static_cast<int64_t>(actor.size()))
-      require_enough("actor.ppo_mini_batch_size", config.actor.ppo_mini_batch_size, "prompts", actor.size(),
+    require_enough("data.train_batch_size", batch, "prompts", actors, training, mistakes);
+    if (config.actor.ppo_mini_batch_size != 0 && batch >= actors.count)
+      require_enough("actor.ppo_mini_batch_size", config.actor.ppo_mini_batch_size, "prompts", actors,
                      training, mistakes);
-    if (rollout != actor)
-      require_enough("data.train_batch_size", batch, "prompts", rollout.size(),
-                     "that generate (placement.rollout)", mistakes);
+    if (rollout != actor || rollouts.count != actors.count)
+      require_enough("data.train_batch_size", batch, "prompts", rollouts, "that generate (placement.rollout)",
+                     mistakes);
   }
   if (!grpo || config.sft.warm_start)
-    require_enough("sft.train_batch_size", config.sft.train_batch_size, "examples", actor.size(), training,
+    require_enough("sft.train_batch_size", config.sft.train_batch_size, "examples", actors, training,
                    mistakes);
   if ((!grpo || config.sft.warm_start) && config.sft.bare_batch_size > 0)
-    require_enough("sft.bare_batch_size", config.sft.bare_batch_size, "examples", actor.size(), training,
-                   mistakes);
+    require_enough("sft.bare_batch_size", config.sft.bare_batch_size, "examples", actors, training, mistakes);
   mistakes.throw_if_any(
       fmt::format("the configuration does not fit {} {}:", num_ranks, num_ranks == 1 ? "rank" : "ranks"));
 }

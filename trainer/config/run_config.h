@@ -35,7 +35,8 @@ struct PlacementConfig {
 
 /// [ROLE.parallel] of each role.
 struct ParallelConfigs {
-  sharding::ParallelConfig actor, reference, rollout;
+  sharding::TrainingParallelConfig actor;
+  sharding::ParallelConfig reference, rollout;
 };
 
 struct RunConfig {
@@ -51,6 +52,12 @@ struct RunConfig {
   steps::SftConfig sft;
   steps::TrainerConfig trainer;
 };
+
+/// Whether some KL needs the reference's log-probabilities.
+inline bool has_reference(const RunConfig& config) {
+  return config.algorithm.name != "sft" &&
+         (config.actor.loss.use_kl_loss || config.algorithm.use_kl_in_reward);
+}
 
 /// Tokens of the longest prompt with its response.
 inline int64_t max_model_len(const RunConfig& config) {

@@ -451,6 +451,7 @@ const std::vector<Table>& tables() {
       {"actor.optim", "AdamW and its schedule for the policy."},
       {"rollout", "How responses are generated. Evaluation uses the same engine, greedily."},
       {"rollout.parallel", "How the ranks that generate share the model."},
+      {"reference", "The policy that a KL term holds the actor to."},
       {"reference.parallel", "How the reference's ranks share it."},
       {"reward", "How a response is judged."},
       {"sft",

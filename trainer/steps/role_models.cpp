@@ -104,8 +104,9 @@ void reshard(tensors::Resharder& resharder, const RoleModels& models, models::Pa
 
 RoleModels make_role_models(const models::DecoderShape& shape, at::ScalarType compute_dtype,
                             at::Device device, session::Session& session,
-                            const sharding::ParallelConfig& parallel, const rollout::RolloutConfig& rollout,
-                            const std::vector<int32_t>& stop_ids, int64_t max_model_len) {
+                            const sharding::TrainingParallelConfig& parallel,
+                            const rollout::RolloutConfig& rollout, const std::vector<int32_t>& stop_ids,
+                            int64_t max_model_len) {
   check_layouts(shape, session);
   const auto& roles = session.roles();
   RoleModels result;

@@ -50,8 +50,9 @@ struct RoleModels {
 /// invalid_config naming every tensor that a layout does not fit, with the tp sizes that do.
 RoleModels make_role_models(const models::DecoderShape& shape, at::ScalarType compute_dtype,
                             at::Device device, session::Session& session,
-                            const sharding::ParallelConfig& parallel, const rollout::RolloutConfig& rollout,
-                            const std::vector<int32_t>& stop_ids, int64_t max_model_len);
+                            const sharding::TrainingParallelConfig& parallel,
+                            const rollout::RolloutConfig& rollout, const std::vector<int32_t>& stop_ids,
+                            int64_t max_model_len);
 
 /// The masters have changed: brings them to the actor's own weights (collective over its dp and tp groups).
 void publish_actor(RoleModels& models);

@@ -20,7 +20,7 @@ struct SmallRun {
   algorithms::AlgorithmConfig algorithm;
   ActorConfig actor;
   SftConfig sft;
-  sharding::ParallelConfig parallel;  // the actor's; tp sizes stand in the roles
+  sharding::TrainingParallelConfig parallel;  // the actor's; tp sizes stand in the roles
   models::DecoderShape shape;
 
   SmallRun() {
