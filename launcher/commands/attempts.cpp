@@ -8,6 +8,7 @@
 #include "launcher/console/console.h"
 #include "launcher/process/clock.h"
 #include "launcher/process/restart.h"
+#include "launcher/process/run_status.h"
 #include "launcher/process/supervisor.h"
 #include "runtime/base/error.h"
 #include "runtime/base/files.h"
@@ -84,17 +85,35 @@ std::vector<std::string> command_of(const Campaign& campaign, bool use_rdma) {
 int run_attempts(Campaign& campaign) {
   process::SignalQueue signals{SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP};
   process::RestartPolicy policy(campaign.max_restarts);
+  auto status = process::status_of_this_process();
+  status.run_dir = campaign.run_dir;
+  status.hosts = campaign.gathered.num_used();
+  for (const int ranks : campaign.gathered.ranks) status.ranks += ranks;
+  const auto tell = [&](const std::string& state) {
+    status.state = state;
+    process::save(status);
+  };
+  const auto end = [&](int exit_status) {
+    status.exit_status = exit_status;
+    tell("ended");
+    return exit_status;
+  };
+  process::add_to_list({.run_dir = campaign.run_dir, .slurm_job = status.slurm_job});
   for (int number = 0;; ++number) {
+    status.attempt = campaign.first_attempt + number;
+    tell("running");
     const auto outcome = attempt(campaign, number, signals);
+    status.message = outcome.text.substr(0, outcome.text.find('\n'));
     const auto decision = policy.decide(outcome);
     if (!outcome.text.empty()) fmt::print(stderr, "{}\n", outcome.text);
     if (!decision.why.empty()) fmt::print(stderr, "trireme: {}\n", decision.why);
-    if (!decision.again) return outcome.status;
+    if (!decision.again) return end(outcome.status);
+    tell("restarting");
     replace_lost(campaign, outcome.lost_hosts);
     std::fflush(stderr);
     if (const int signal = wait_for(decision.wait, signals)) {
       fmt::print(stderr, "trireme: stopped before the restart; to go on: {}\n", campaign.how_to_resume);
-      return static_cast<int>(signal == SIGINT ? ExitStatus::interrupted : ExitStatus::checkpointed);
+      return end(static_cast<int>(signal == SIGINT ? ExitStatus::interrupted : ExitStatus::checkpointed));
     }
   }
 }

@@ -114,9 +114,13 @@ void add_where_options(cxxopts::Options& options) {
       "NAME")("launch-agent", "instead of ssh: a command that takes HOST and a shell's line",
               cxxopts::value<std::string>()->default_value(""),
               "COMMAND")("prefix", "where Trireme is installed on the hosts, if not where it is here",
-                         cxxopts::value<std::string>()->default_value(""),
-                         "DIR")("export", "environment variables that ranks on other hosts shall have, too",
-                                cxxopts::value<std::string>()->default_value(""), "NAME,NAME");
+                         cxxopts::value<std::string>()->default_value(""), "DIR")(
+      "container-image",
+      "an image for pyxis and enroot, in which srun starts the ranks; --prefix says where Trireme lies in it",
+      cxxopts::value<std::string>()->default_value(""), "IMAGE")(
+      "container-mounts", "what pyxis mounts into it", cxxopts::value<std::string>()->default_value(""),
+      "FROM:TO")("export", "environment variables that ranks on other hosts shall have, too",
+                 cxxopts::value<std::string>()->default_value(""), "NAME,NAME");
 }
 
 Where where_to_run(const cxxopts::ParseResult& parsed) {
@@ -151,6 +155,13 @@ Where where_to_run(const cxxopts::ParseResult& parsed) {
     fail(ErrorCode::invalid_config,
          "--launcher srun: this is no Slurm allocation; `trireme slurm` makes a job");
   }
+  if (const auto image = parsed["container-image"].as<std::string>(); !image.empty()) {
+    if (!where.use_srun)
+      fail(ErrorCode::invalid_config, "--container-image {}: only srun's pyxis starts containers", image);
+    where.container.push_back("--container-image=" + image);
+    if (const auto mounts = parsed["container-mounts"].as<std::string>(); !mounts.empty())
+      where.container.push_back("--container-mounts=" + mounts);
+  }
   if (where.kind != Where::Kind::this_machine) return where;
   if (where.request.num_hosts > 1)
     fail(ErrorCode::invalid_config,
@@ -161,7 +172,7 @@ Where where_to_run(const cxxopts::ParseResult& parsed) {
 }
 
 std::unique_ptr<backends::Backend> Where::backend(bool use_rdma) const {
-  if (use_srun) return std::make_unique<backends::Srun>();
+  if (use_srun) return std::make_unique<backends::Srun>(container);
   auto options = backends::Mpirun::options_of_environment();
   options.several_hosts = kind != Kind::this_machine;
   options.in_slurm = kind == Kind::slurm;

@@ -11,7 +11,8 @@
 
 namespace trireme::commands {
 
-/// --ranks, --nnodes, --nproc-per-node, --hosts, --hostfile, --launcher, --launch-agent, --prefix, --export.
+/// --ranks, --nnodes, --nproc-per-node, --hosts, --hostfile, --launcher, --launch-agent, --prefix,
+/// --export, --container-image, --container-mounts.
 void add_where_options(cxxopts::Options& options);
 
 struct Where {
@@ -21,7 +22,8 @@ struct Where {
   backends::HostRequest request;
   bool use_srun = false;
   std::string launch_agent, prefix;
-  std::vector<std::string> exported;  // environment variables that other hosts must get
+  std::vector<std::string> container;  // options of pyxis, for srun
+  std::vector<std::string> exported;   // environment variables that other hosts must get
 
   /// What starts programs on the hosts. `use_rdma`, once it is known.
   std::unique_ptr<backends::Backend> backend(bool use_rdma) const;

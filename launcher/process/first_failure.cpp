@@ -46,9 +46,10 @@ std::string how_lost(const std::vector<RankRecord>& ranks, const RankRecord& rec
 std::optional<Failure> failure_of(int rank, const std::vector<RankRecord>& ranks, bool asked_to_stop) {
   const RankRecord& record = ranks[static_cast<size_t>(rank)];
   const auto& exit = record.exit;
-  if (exit && is_good(*exit)) return std::nullopt;
   constexpr int kTimedOut = static_cast<int>(ExitStatus::timed_out);
+  // Also if it could then be moved to a good end, with a checkpoint.
   if (!record.judged.empty()) return Failure{rank, kTimedOut, record.judged, false};
+  if (exit && is_good(*exit)) return std::nullopt;
   if (record.last_page().has_error) return own_error(rank, record);
   if (record.lost_ns) return Failure{rank, kTimedOut, how_lost(ranks, record), false};
   if (!exit || exit->ended_by_guard) return std::nullopt;

@@ -19,6 +19,7 @@ struct RankRecord {
   std::optional<plan::Exit> exit;  // if it was reported
   std::optional<int64_t> lost_ns;  // when its guard fell silent or went away without a report
   bool fell_silent = false;
+  bool went_with_others = false;  // its guard went away without a report when all were being ended
   int64_t clock_offset_ns = 0;
   std::string judged;  // what the supervisor found wrong with it while it lived: it was stopped, or stalls
   int64_t judged_ns = 0;

@@ -137,7 +137,8 @@ class Supervisor {
       const bool good =
           !record.exit->signaled && (record.exit->status == 0 || record.exit->status == kCheckpointed);
       // A rank that knows of another's failure may be quicker than that other one, whose message counts.
-      if (!good && !is_victim(record.page)) end_all();
+      if (!good && !is_victim(record.page))
+        end_because(fmt::format("rank {} on {} has failed", rank, record.host));
       if (!good && is_victim(record.page) && !end_at_)
         end_at_ = Clock::now() + (several_hosts_ ? kVictimWaitOfHosts : kVictimWait);
     }
@@ -201,16 +202,24 @@ class Supervisor {
   void lose(int rank, bool silent) {
     RankRecord& record = ranks_[static_cast<size_t>(rank)];
     if (record.exit || record.lost_ns) return;
+    // mpirun ends guards, too. Only those of a host that was losing some already are lost with it.
+    const bool host_is_failing = std::any_of(
+        ranks_.begin(), ranks_.end(), [&](const auto& r) { return r.host == record.host && r.lost_ns; });
+    if (state_ >= State::ending && !silent && !host_is_failing) {
+      record.went_with_others = true;
+      return;
+    }
     record.lost_ns = now_ns();
     record.fell_silent = silent;
-    end_all();
+    end_because(silent ? fmt::format("nothing is heard from rank {} on {}", rank, record.host)
+                       : fmt::format("the guard of rank {} on {} is gone", rank, record.host));
   }
 
   void judge(int rank, const std::string& what) {
     RankRecord& record = ranks_[static_cast<size_t>(rank)];
     record.judged = what;
     record.judged_ns = now_ns();
-    end_all();
+    end_because(fmt::format("rank {} on {} {}", rank, record.host, what));
   }
 
   void on_signal(int signal) {
@@ -258,6 +267,13 @@ class Supervisor {
     last_progress_ = Clock::now();
     board_.forgive_silence();
     next_beat_ = Clock::now();
+  }
+
+  // The paragraph that tells all comes when the others have ended, some seconds later.
+  void end_because(const std::string& why) {
+    if (state_ < State::ending && num_ranks() > 1)
+      console_.err(fmt::format("trireme: {}; ending the others", why));
+    end_all();
   }
 
   void end_all() {
@@ -315,7 +331,7 @@ class Supervisor {
 
   void check_ends() {
     const bool all_gone = std::all_of(ranks_.begin(), ranks_.end(), [](const auto& r) {
-      return r.exit.has_value() || r.lost_ns.has_value() || !r.stuck.empty();
+      return r.exit.has_value() || r.lost_ns.has_value() || r.went_with_others || !r.stuck.empty();
     });
     const bool late = deadline_ && Clock::now() >= *deadline_;
     if (state_ < State::ending && late && child_ < 0) {

@@ -142,6 +142,8 @@ TEST(FirstFailure, TellsWhatTheSupervisorFoundOutAboutALivingRank) {
   EXPECT_EQ(failure->rank, 1);
   EXPECT_EQ(failure->what, "never entered all_reduce #3");
   EXPECT_EQ(failure->status, static_cast<int>(ExitStatus::timed_out));
+  stalled.exit = plan::Exit{.status = 75};
+  EXPECT_TRUE(first_failure({stalled}, false)) << "it wrote a checkpoint when it was told to end";
 }
 
 TEST(FirstFailure, ForgivesAnEndWithoutAnErrorWhenAStopWasAskedFor) {
