@@ -25,6 +25,13 @@ int main() {
                      cause ? "the batch has 3 rows, the layout 4" : "rank 1 failed");
       return 1;
     }
+    if (mode == "hang") {
+      const int world = page.communicator_slot("world");
+      if (env.rank == 1 && step == 3) ::sleep(1000);
+      page.begin_collective(world, "all_reduce", "f32", 7);
+      if (step == 3) ::sleep(1000);  // rank 1 never comes
+      page.end_collective(world);
+    }
     ::usleep(150'000);
     page.set_step(step);
     if (env.rank == 0) std::printf("step %d/8\n", step);
