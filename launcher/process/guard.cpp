@@ -280,14 +280,19 @@ class Guard {
   }
 
   // What the rank has written and we have not read yet. Nobody holds the other ends any more, so they say
-  // when all is read; the deadline is for one that was handed to a process which is not ours.
+  // when all is read; the deadline is for one that was handed to a process which is not ours, and moves with
+  // every byte: a machine under load may take long to hand over what there is.
   void drain() {
-    const auto deadline = Clock::now() + 1s;
-    while ((output_[0] >= 0 || output_[1] >= 0) && Clock::now() < deadline) {
+    const auto limit = Clock::now() + 10s;
+    auto deadline = Clock::now() + 1s;
+    while ((output_[0] >= 0 || output_[1] >= 0) && Clock::now() < std::min(deadline, limit)) {
       std::array<pollfd, 2> ends{{{output_[0], POLLIN, 0}, {output_[1], POLLIN, 0}}};
       ::poll(ends.data(), ends.size(), milliseconds_until(deadline));
       for (int i = 0; i < 2; ++i)
-        if (ends[i].revents) pass_on(i);
+        if (ends[i].revents) {
+          pass_on(i);
+          deadline = Clock::now() + 1s;
+        }
     }
     for (int i = 0; i < 2; ++i) report_lines(i, log_.rest(i));
   }

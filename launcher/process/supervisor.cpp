@@ -14,7 +14,6 @@
 #include <limits>
 
 #include "launcher/process/child.h"
-#include "launcher/process/failure_text.h"
 #include "launcher/process/guard.h"
 #include "launcher/process/rank_log.h"
 #include "launcher/process/rank_settings.h"
@@ -69,7 +68,16 @@ class Supervisor {
     start();
     while (state_ != State::done) turn();
     kill_descendants(0);
-    return conclude();
+    return outcome_of({.ranks = ranks_,
+                       .stop_signal = stop_signal_,
+                       .killed = killed_,
+                       .timed_out = timed_out_,
+                       .trouble = trouble_,
+                       .run_dir = job_.plan.run_dir,
+                       .how_to_resume = job_.how_to_resume,
+                       .backend_log = backend_log(),
+                       .log_offset = log_offset_},
+                      backend_);
   }
 
  private:
@@ -373,8 +381,6 @@ class Supervisor {
     console_.progress(std::move(shown));
   }
 
-  Outcome conclude();
-
   static constexpr int kCheckpointed = static_cast<int>(ExitStatus::checkpointed);
 
   const Job& job_;
@@ -399,59 +405,6 @@ class Supervisor {
   std::optional<Clock::time_point> deadline_;  // of the present state
   std::optional<Clock::time_point> end_at_;
 };
-
-// Errors that the same input gives every time.
-bool is_permanent(const RankRecord& record) {
-  const auto& page = record.last_page();
-  const auto code = page.error_code;
-  return page.has_error && (code == ErrorCode::invalid_config || code == ErrorCode::bad_shape ||
-                            code == ErrorCode::corrupt_data);
-}
-
-Outcome Supervisor::conclude() {
-  Outcome outcome;
-  outcome.asked_to_stop = stop_signal_ != 0;
-  outcome.lost_hosts = lost_hosts(ranks_);
-  outcome.failure = first_failure(ranks_, outcome.asked_to_stop);
-  if (outcome.failure) {
-    const RankRecord& record = ranks_[static_cast<size_t>(outcome.failure->rank)];
-    outcome.status = outcome.failure->status;
-    outcome.may_pass = !is_permanent(record) && outcome.status != 127 && outcome.status != 2;
-    const auto& page = record.last_page();
-    outcome.place = fmt::format("{} step {}", page.phase.empty() ? "start" : page.phase, page.step);
-    outcome.text = failure_text(*outcome.failure, record, num_ranks(),
-                                rank_log_path(job_.plan.run_dir, outcome.failure->rank));
-    for (size_t rank = 0; rank < ranks_.size(); ++rank)
-      if (!ranks_[rank].stuck.empty())
-        outcome.text += fmt::format("\n  rank {} could not be ended: on {}, {}", rank, ranks_[rank].host,
-                                    ranks_[rank].stuck);
-    return outcome;
-  }
-  const bool all_good = std::all_of(ranks_.begin(), ranks_.end(), [](const auto& r) {
-    return r.exit && !r.exit->signaled && (r.exit->status == 0 || r.exit->status == kCheckpointed);
-  });
-  const bool checkpointed = all_good && std::any_of(ranks_.begin(), ranks_.end(), [](const auto& r) {
-                              return r.exit->status == kCheckpointed;
-                            });
-  const auto finish = [&](ExitStatus status, const std::string& text) {
-    outcome.status = static_cast<int>(status);
-    outcome.text = text;
-    return outcome;
-  };
-  if (!all_good && !outcome.asked_to_stop) {
-    if (trouble_.empty()) trouble_ = fmt::format("{} could not start the ranks", backend_.name());
-    outcome.may_pass = true;
-    return finish(timed_out_ ? ExitStatus::timed_out : ExitStatus::failed,
-                  trouble_text(trouble_, backend_, backend_log(), log_offset_));
-  }
-  std::string text;
-  if (checkpointed)
-    text = fmt::format("trireme: stopped after a checkpoint; to go on: {}", job_.how_to_resume);
-  else if (!all_good)
-    text = "trireme: stopped at once, without a checkpoint of the last steps";
-  if (stop_signal_ == SIGINT || killed_ || !all_good) return finish(ExitStatus::interrupted, text);
-  return finish(checkpointed ? ExitStatus::checkpointed : ExitStatus::ok, text);
-}
 
 }  // namespace
 

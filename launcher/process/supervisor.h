@@ -3,13 +3,12 @@
 #pragma once
 
 #include <chrono>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "launcher/backends/backend.h"
 #include "launcher/console/console.h"
-#include "launcher/process/first_failure.h"
+#include "launcher/process/outcome.h"
 #include "launcher/process/signal_queue.h"
 #include "runtime/plan/launch_plan.h"
 
@@ -23,17 +22,6 @@ struct Job {
   std::vector<std::string> exported;       // names of environment variables that ranks need elsewhere
   std::string how_to_resume;               // a command, for who stopped the run
   std::chrono::seconds stall_timeout{0};   // without any progress; 0: from what was seen so far
-};
-
-/// How one attempt ended.
-struct Outcome {
-  int status = 0;                       // docs/exit-codes.md
-  std::string text;                     // the paragraph that tells why; may be empty
-  std::optional<Failure> failure;       // of the first rank that failed
-  bool asked_to_stop = false;           // by a signal
-  bool may_pass = false;                // the same might go well another time
-  std::string place;                    // where the failed rank was: "grpo step 12"
-  std::vector<std::string> lost_hosts;  // as the plan calls them
 };
 
 /// Returns when nothing of this attempt is running any more, as far as this host can tell. Throws io if the
