@@ -42,16 +42,18 @@ ALLOWED = {
     ],
     "trainer/commands": [
         "runtime/*", "trainer/config", "trainer/steps", "trainer/rollout", "trainer/rewards", "trainer/weights",
-        "trainer/optim", "trainer/models", "trainer/data", "trainer/text", "trainer/chat",
+        "trainer/optim", "trainer/sharding", "trainer/costs", "trainer/models", "trainer/data", "trainer/text",
+        "trainer/chat",
     ],
     "trainer": ["runtime/base", "trainer/commands"],
     "launcher/topology": ["runtime/base", "runtime/plan"],
     "launcher/console": ["runtime/base"],
     "launcher/backends": ["runtime/base", "runtime/plan"],
+    "launcher/verl": ["runtime/base", "trainer/config"],
     "launcher/process": ["runtime/base", "runtime/plan", "launcher/backends", "launcher/console"],
     "launcher/commands": [
         "runtime/base", "runtime/plan", "runtime/placement", "trainer/config", "trainer/costs", "launcher/topology", "launcher/console",
-        "launcher/backends", "launcher/process",
+        "launcher/backends", "launcher/process", "launcher/verl",
     ],
     "launcher": ["runtime/base", "launcher/commands"],
 }

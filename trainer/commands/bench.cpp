@@ -4,22 +4,18 @@
 #include <filesystem>
 #include <functional>
 
-#include <sys/resource.h>
-
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 
-#include "runtime/base/counter_random.h"
 #include "runtime/base/error.h"
 #include "runtime/base/files.h"
+#include "trainer/commands/bench.h"
 #include "trainer/commands/commands.h"
 #include "trainer/commands/compute.h"
 #include "trainer/commands/machine_limits.h"
 #include "trainer/commands/row_options.h"
-#include "trainer/optim/adamw.h"
 #include "trainer/rollout/engine.h"
-#include "trainer/steps/packing.h"
 #include "trainer/weights/hf_checkpoint.h"
 
 namespace trireme::commands {
@@ -31,27 +27,10 @@ constexpr const char* kSummary =
     "a config.json says, and beside it what the machine's memory and matrix products could do at best.\n\n"
     "  trireme bench rollout --shape models/Qwen2.5-0.5B/config.json --batch 16 --context 256\n"
     "  trireme bench train-step --shape models/Qwen2.5-0.5B/config.json --batch 8 --context 256 --json\n"
+    "  trireme bench train-step -n 4 --zero-stage 3 --shape models/Qwen2.5-0.5B/config.json\n"
     "  trireme bench comm --help        (operations between ranks)\n";
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_of(const std::function<void()>& work) {
-  const auto begin = Clock::now();
-  work();
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
-struct BenchOptions {
-  models::DecoderShape shape;
-  at::ScalarType dtype = at::kBFloat16;
-  int64_t batch = 0, context = 0, new_tokens = 0, repeats = 0;
-  bool recompute = false;
-};
 
 // Weights that neither overflow nor decide anything.
 void fill(models::ParameterSet& parameters, const models::DecoderShape& shape) {
@@ -59,14 +38,6 @@ void fill(models::ParameterSet& parameters, const models::DecoderShape& shape) {
   for (size_t i = 0; i < parameters.size(); ++i)
     if (parameters.spec(i).kind == models::ParameterSpec::Kind::norm) parameters.parameter(i).fill_(1.0);
   TRIREME_CHECK(parameters.num_parameters() == shape.num_parameters(), "a set of another model");
-}
-
-std::vector<int32_t> random_tokens(int64_t count, int64_t vocab, uint64_t key) {
-  std::vector<int32_t> tokens;
-  for (int64_t i = 0; i < count; ++i)
-    tokens.push_back(static_cast<int32_t>(
-        below(random_bits(key, 0, static_cast<uint64_t>(i)), static_cast<uint64_t>(vocab))));
-  return tokens;
 }
 
 // What one decode step cannot do without: every weight but the embedding's unread rows, and all keys and
@@ -81,18 +52,6 @@ double bytes_of_step(const BenchOptions& options, const models::Decoder& decoder
   const double middle = static_cast<double>(options.context) + 0.5 * static_cast<double>(options.new_tokens);
   return weights +
          static_cast<double>(options.batch) * middle * static_cast<double>(decoder.kv_bytes_per_slot());
-}
-
-// Multiplications and additions for one token, without attention.
-double flops_of_token(const models::DecoderShape& shape) {
-  const int64_t embedding = shape.vocab_size * shape.hidden_size;
-  return 2.0 * static_cast<double>(shape.num_parameters() - (shape.tie_word_embeddings ? 0 : embedding));
-}
-
-double peak_gb() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1e6;
 }
 
 Json bench_rollout(const BenchOptions& options) {
@@ -148,56 +107,6 @@ Json bench_rollout(const BenchOptions& options) {
       {"peak_gb", peak}};
 }
 
-Json bench_train_step(const BenchOptions& options) {
-  models::ParameterSet parameters(models::parameter_specs(options.shape), at::kCPU);
-  fill(parameters, options.shape);
-  parameters.enable_gradients();
-  models::Decoder decoder(options.shape, parameters, options.dtype);
-  decoder.recompute_blocks(options.recompute);
-  optim::AdamW optimizer(parameters, {});
-  std::vector<steps::Example> examples;
-  for (int64_t i = 0; i < options.batch; ++i) {
-    const auto tokens = random_tokens(options.context, options.shape.vocab_size, static_cast<uint64_t>(i));
-    examples.push_back({{tokens[0]}, {tokens.begin() + 1, tokens.end()}});
-  }
-  std::vector<double> forward, backward, update, whole;
-  for (int64_t round = 0; round <= options.repeats; ++round) {
-    at::Tensor loss;
-    parameters.zero_gradients();
-    const auto micro = steps::pack_examples(examples, options.batch * options.context);
-    const double forward_s = seconds_of([&] {
-      loss =
-          -decoder
-               .token_log_probs(decoder.forward_packed(micro[0].batch), micro[0].rows, micro[0].tokens, 1.0)
-               .log_probs_N.mean();
-    });
-    const double backward_s = seconds_of([&] { loss.backward(); });
-    const double update_s = seconds_of([&] {
-      optimizer.step(1e-6);
-      decoder.refresh();
-    });
-    if (round == 0) continue;  // memory is touched
-    forward.push_back(forward_s);
-    backward.push_back(backward_s);
-    update.push_back(update_s);
-    whole.push_back(forward_s + backward_s + update_s);
-  }
-  const double peak = peak_gb();  // before the limits take memory of their own
-  const MachineLimits limits = measure_machine_limits(options.dtype);
-  const auto tokens = static_cast<double>(options.batch * options.context);
-  return {{"tokens_per_second", tokens / median(whole)},
-          {"step_ms", median(whole) * 1e3},
-          {"best_step_ms", *std::ranges::min_element(whole) * 1e3},
-          {"forward_ms", median(forward) * 1e3},
-          {"backward_ms", median(backward) * 1e3},
-          {"update_ms", median(update) * 1e3},
-          {"share_of_product_limit",
-           3 * flops_of_token(options.shape) * tokens / limits.flops_per_second / median(whole)},
-          {"memory_gb_per_second", limits.bytes_per_second / 1e9},
-          {"product_gflops", limits.flops_per_second / 1e9},
-          {"peak_gb", peak}};
-}
-
 models::DecoderShape shape_of(const std::string& path) {
   if (std::filesystem::is_directory(path)) return models::DecoderShape::from_folder(path);
   const Json config = Json::parse(files::read(path), nullptr, false);
@@ -219,6 +128,14 @@ BenchOptions read_options(const cxxopts::ParseResult& parsed) {
   options.new_tokens = positive(parsed, "new-tokens");
   options.repeats = positive(parsed, "repeats");
   options.recompute = parsed.count("recompute") > 0;
+  options.tp = positive(parsed, "tp");
+  options.zero_stage = parsed["zero-stage"].as<int64_t>();
+  if (options.zero_stage < 0 || options.zero_stage > 3)
+    fail(ErrorCode::invalid_config, "--zero-stage {} is none of 0, 1, 2, 3", options.zero_stage);
+  const auto& reduce = parsed["reduce"].as<std::string>();
+  if (reduce != "fast" && reduce != "exact")
+    fail(ErrorCode::invalid_config, "--reduce '{}' is none of fast, exact", reduce);
+  options.exact = reduce == "exact";
   if (options.context < 2) fail(ErrorCode::invalid_config, "--context 1: a text has at least 2 tokens");
   const int64_t longest = options.context + options.new_tokens + 1;
   if (longest > options.shape.max_position_embeddings)
@@ -244,6 +161,9 @@ int bench(const Arguments& arguments) {
       "threads", "of this process (default: all CPUs)", cxxopts::value<int64_t>(), "N")(
       "repeats", "measurements, of which the median counts", number("3"), "N")(
       "recompute", "train-step: keep only each layer's input (model.enable_gradient_checkpointing)")(
+      "tp", "train-step: ranks that hold one replica together", number("1"), "N")(
+      "zero-stage", "train-step: what dp ranks share out", number("0"), "0-3")(
+      "reduce", "train-step: fast or exact", cxxopts::value<std::string>()->default_value("fast"), "HOW")(
       "json", "print one JSON object");
   const auto parsed = command_line::parse(options, arguments);
   if (!parsed) return 0;
@@ -254,7 +174,11 @@ int bench(const Arguments& arguments) {
          "comm`");
   const BenchOptions bench = read_options(*parsed);
   pin_matrix_products();
-  Json result = what[0] == "rollout" ? bench_rollout(bench) : bench_train_step(bench);
+  const auto env = plan::RankEnv::from_environment();
+  if (env.num_ranks > 1 && what[0] == "rollout")
+    fail(ErrorCode::invalid_config, "bench rollout runs on one rank; {} were started", env.num_ranks);
+  Json result = what[0] == "rollout" ? bench_rollout(bench) : bench_train_step(bench, env);
+  if (env.rank != 0) return 0;
   result["parameters"] = bench.shape.num_parameters();
   result["threads"] = at::get_num_threads();
   if (parsed->count("json")) {
