@@ -43,8 +43,11 @@ std::optional<cxxopts::ParseResult> parse(cxxopts::Options& options, const Argum
 }
 
 std::vector<std::string> positional(const cxxopts::ParseResult& parsed) {
-  if (!parsed.count("positional")) return {};
-  return parsed["positional"].as<std::vector<std::string>>();
+  // As they were given: cxxopts cuts lists at commas, and an override's value may have some.
+  std::vector<std::string> given;
+  for (const auto& argument : parsed.arguments())
+    if (argument.key() == "positional") given.push_back(argument.value());
+  return given;
 }
 
 }  // namespace trireme::command_line

@@ -148,8 +148,8 @@ std::vector<Group> groups_of(const RoleRanks& roles) {
   for (const Role role : kRoles) {
     const Mesh mesh = roles.mesh(role);
     if (mesh.ranks.empty()) continue;
-    const std::string name = name_of(roles, mesh.ranks);
-    add(name, mesh.ranks);
+    add(name_of(roles, mesh.ranks), mesh.ranks);
+    const std::string name = to_string(role);
     for (auto& replica : mesh.replicas()) add(name + ".tp", std::move(replica));
     for (int t = 0; t < mesh.tp; ++t) add(name + ".dp", mesh.part(t));
   }

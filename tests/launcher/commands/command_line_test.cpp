@@ -46,8 +46,7 @@ TEST_F(CommandLine, RefusesWhatCannotRun) {
       {{"run", configuration(), "-n", "0"}, "at least one rank"},
       {{"run", configuration(), "-n", "two"}, "two"},
       {{"run", configuration(), "rollout.m=8"}, "rollout.m"},
-      {{"run", configuration(), "-n", "99999", "run.threads_per_rank=0"},
-       " CPUs for us; ask for at most"},
+      {{"run", configuration(), "-n", "99999", "run.threads_per_rank=0"}, " CPUs for us; ask for at most"},
       {{"run", configuration(), "--nnodes", "2"}, "name the hosts by --hosts or --hostfile"},
       {{"run", configuration(), "--hosts", "a:4,a:4"}, "names a twice"},
       {{"run", configuration(), "--hosts", "a", "--hostfile", "b"}, "give one of them"},
@@ -84,6 +83,20 @@ TEST_F(CommandLine, PlanShowsRanksAndRoles) {
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_NE(result.out.find("rank  host"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("actor, "), std::string::npos) << result.out;
+}
+
+TEST_F(CommandLine, PlanShowsLayoutsAndCommunicators) {
+  const auto result = trireme({"plan", configuration(), "-n", "4", "placement.rollout=1,3",
+                               "actor.parallel.tp=2", "actor.parallel.zero_stage=2"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  for (const char* line :
+       {"actor      ranks 0-3          dp 2 x tp 2, ZeRO 2", "rollout    ranks 1,3          dp 2 x tp 1",
+        "actor.tp                     0-1", "actor.dp                     1,3"})
+    EXPECT_NE(result.out.find(line), std::string::npos) << line << "\n" << result.out;
+  const auto refused = trireme({"plan", configuration(), "-n", "4", "rollout.parallel.tp=3"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.err.find("3 does not divide this role's 4 ranks; these do: 1, 2, 4"), std::string::npos)
+      << refused.err;
 }
 
 TEST_F(CommandLine, ConfigCheckSaysHowLargeTheKvCacheWillBe) {

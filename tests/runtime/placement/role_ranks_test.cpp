@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "runtime/base/error.h"
 
 namespace trireme::placement {
@@ -71,6 +73,38 @@ TEST(Role, HasTheConfigurationsNames) {
   EXPECT_STREQ(to_string(Role::critic), "critic");
   EXPECT_STREQ(to_string(Role::reference), "reference");
   EXPECT_STREQ(to_string(Role::rollout), "rollout");
+}
+
+TEST(Mesh, LaysRanksOutWithTpInside) {
+  const Mesh mesh = Mesh::of({1, 2, 5, 7, 8, 9}, 2);
+  EXPECT_EQ(mesh.dp, 3);
+  EXPECT_EQ(mesh.replica(1), (std::vector<int>{5, 7}));
+  EXPECT_EQ(mesh.part(1), (std::vector<int>{2, 7, 9}));
+  EXPECT_EQ(mesh.replicas(), (std::vector<std::vector<int>>{{1, 2}, {5, 7}, {8, 9}}));
+  for (int d = 0; d < mesh.dp; ++d)
+    for (int t = 0; t < mesh.tp; ++t) {
+      const auto place = mesh.find(mesh.rank(d, t));
+      ASSERT_TRUE(place);
+      EXPECT_EQ(place->d, d);
+      EXPECT_EQ(place->t, t);
+    }
+  EXPECT_FALSE(mesh.find(3));
+  EXPECT_THROW(Mesh::of({0, 1, 2}, 2), Error);
+  EXPECT_TRUE(Mesh::of({}, 4).replicas().empty());
+}
+
+TEST(Groups, AreOpenedOnceWhateverNeedsThem) {
+  RoleRanks roles{.actor = {0, 1, 2, 3}, .rollout = {0, 1, 2, 3}};
+  roles.tp = {.actor = 2, .rollout = 4};
+  std::vector<std::string> names;
+  std::set<std::vector<int>> ranks;
+  for (const Group& group : groups_of(roles)) {
+    names.push_back(group.name);
+    EXPECT_TRUE(ranks.insert(group.ranks).second) << group.name;
+  }
+  // Rollout's one replica is all its ranks, which is a group already; its dp groups are single ranks.
+  EXPECT_EQ(names, (std::vector<std::string>{"actor+rollout", "actor.tp", "actor.tp", "actor.dp", "actor.dp",
+                                             "rollout.dp", "rollout.dp", "rollout.dp", "rollout.dp"}));
 }
 
 }  // namespace
