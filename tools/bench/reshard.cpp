@@ -50,13 +50,14 @@ class Memory {
   }
   /// Small whole numbers by the element's place in its tensor.
   void fill(const std::vector<TensorSpec>& tensors, const Layout& layout, int rank) {
+    constexpr int64_t kPeriod = 251;
+    std::vector<float> numbers(2 * kPeriod);
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i % kPeriod);
     for (const ShardRead& read : reads_of_tensors(ShardMap(tensors, layout), rank))
       for_each_common_run(read.from, read.to, [&](int64_t whole, int64_t mine, int64_t count) {
-        for (int64_t i = 0; i < count; ++i) {
-          const auto value = static_cast<float>((whole + i) % 251);
-          convert(reinterpret_cast<const std::byte*>(&value), comm::DType::f32,
-                  blocks_[read.block] + (mine + i) * width(dtype_), dtype_, 1);
-        }
+        for (int64_t i = 0; i < count; i += kPeriod)
+          convert(reinterpret_cast<const std::byte*>(&numbers[(whole + i) % kPeriod]), comm::DType::f32,
+                  blocks_[read.block] + (mine + i) * width(dtype_), dtype_, std::min(kPeriod, count - i));
       });
   }
 
