@@ -59,6 +59,7 @@ std::unique_ptr<tensors::Resharder> resharder(const RoleModels& models, session:
   const auto destination = layout_of(models.shape, role, std::move(to), models.compute_dtype, false);
   tensors::ReshardOptions options;
   options.share = false;  // the masters change while the weights are read
+  options.staging_bytes = int64_t{256} << 20;
   return std::make_unique<tensors::Resharder>(
       session.world(), tensors::Reshard{tensors, from, destination, nodes_of(session.hosts()), options});
 }
