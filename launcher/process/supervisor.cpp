@@ -27,7 +27,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kBeatEvery = 1s;
+constexpr auto kBeatEvery = 500ms;
 constexpr auto kStartLimit = 60s;        // until all guards have reported
 constexpr auto kSilence = 10s;           // of a guard, until it counts as lost
 constexpr auto kSilenceOfHosts = 4s;     // where it may be on another host

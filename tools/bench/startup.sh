@@ -41,7 +41,7 @@ trireme() {
     sft.warm_start=false trainer.total_training_steps=1 actor.optim.lr_warmup_steps=0 data.train_batch_size=4 rollout.n=2 \
     trainer.val_before_train=false data.arithmetic.num_val=4 data.max_response_length=2 >/dev/null 2>&1
 }
-torchrun() { "$PYTHON" -m torch.distributed.run --nproc-per-node 4 "$work/reduce_once.py" >/dev/null 2>&1; }
+torchrun() { "$PYTHON" -m torch.distributed.run --standalone --nproc-per-node 4 "$work/reduce_once.py" >/dev/null 2>&1; }
 ray_actors() { "$RAY_PYTHON" "$work/four_actors.py" >/dev/null 2>&1; }
 nothing() { "$TRIREME" run "$root/configs/quickstart.toml" -n 4 --run-dir "$work/run-$RANDOM$RANDOM" --rank-program /bin/true >/dev/null 2>&1; }
 
