@@ -26,7 +26,19 @@ void add_training(std::vector<MetricInfo>& table) {
         "that rollout recorded and the one that the actor computes for the same token"},
        {"training/rollout_probs_diff_max", "probability",
         "Greatest of those differences; exactly 0 on CPUs, where both compute the same bits"},
-       {"training/rollout_probs_diff_std", "probability", "Standard deviation of those differences"}});
+       {"training/rollout_probs_diff_std", "probability", "Standard deviation of those differences"},
+       {"training/num_gen_batches", "batches",
+        "Batches generated for the step, where algorithm.filter_groups is on"},
+       {"training/filter_groups/evicted_samples", "responses",
+        "Responses left out because all of their prompt were judged alike"},
+       {"rollout_corr/kl", "nats per token",
+        "Rollout's log-probability less the policy's, on average; as the following, only where "
+        "algorithm.rollout_correction is on"},
+       {"rollout_corr/k3_kl", "nats per token", "The same by an estimator that is never negative"},
+       {"rollout_corr/rollout_rs_masked_fraction", "fraction", "Tokens left out by rollout_rs"},
+       {"rollout_corr/rollout_rs_seq_masked_fraction", "fraction",
+        "Responses of which some token was left out by rollout_rs"}});
+  add_spread(table, "rollout_corr/rollout_is", "1", "importance weight of a token");
 }
 
 void add_critic(std::vector<MetricInfo>& table) {
@@ -36,6 +48,9 @@ void add_critic(std::vector<MetricInfo>& table) {
   add_spread(table, "critic/advantages", "1", "advantage of a response token");
   add_spread(table, "critic/returns", "reward", "return of a response token");
   table.push_back({"critic/acc/mean", "fraction", "Responses whose answer is right"});
+  table.push_back(
+      {"critic/greedy_score/mean", "reward",
+       "Mean score of the greedy responses that algorithm.adv_estimator = \"remax\" compares with"});
 }
 
 void add_actor(std::vector<MetricInfo>& table) {
@@ -43,9 +58,10 @@ void add_actor(std::vector<MetricInfo>& table) {
       table.end(),
       {{"actor/pg_loss", "1", "Policy-gradient loss, mean over the step's updates"},
        {"actor/pg_clipfrac", "fraction",
-        "Tokens whose ratio was clipped by clip_ratio_low or clip_ratio_high"},
+        "Tokens whose ratio was clipped by clip_ratio_low or clip_ratio_high; of clip_cov, those that it "
+        "chose"},
        {"actor/pg_clipfrac_lower", "fraction",
-        "Tokens of negative advantage that were clipped by clip_ratio_c"},
+        "Tokens of negative advantage that were clipped by clip_ratio_c (vanilla), or at all (geo_mean)"},
        {"actor/ppo_kl", "nats per token", "Mean of old log-probability less new log-probability"},
        {"actor/entropy", "nats per token", "Mean entropy of the policy at response tokens"},
        {"actor/entropy_loss", "nats per token",
@@ -112,7 +128,9 @@ struct StageText {
 constexpr StageText kStages[] = {
     {"data", "choosing and tokenizing the examples of supervised fine-tuning"},
     {"gen", "generating the responses"},
+    {"gen_max", "generating the greedy responses of algorithm.adv_estimator = \"remax\""},
     {"reward", "scoring them"},
+    {"filter", "finding the prompts whose responses differ, where algorithm.filter_groups is on"},
     {"old_log_prob", "the actor's log-probabilities before the update, where they are not those of rollout"},
     {"ref", "the reference policy's log-probabilities"},
     {"exchange", "sending sequences to the ranks that need them next"},
@@ -164,6 +182,7 @@ struct GroupText {
 
 constexpr GroupText kGroups[] = {
     {"training", "Where the run stands, and whether rollout and training agree"},
+    {"rollout_corr", "How far rollout's policy is from the one that is trained"},
     {"critic", "Rewards and advantages"},
     {"actor", "The policy's update"},
     {"response_length", "Lengths of responses"},

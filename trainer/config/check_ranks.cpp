@@ -61,7 +61,7 @@ void check_ranks(const RunConfig& config, int num_ranks) {
   const auto actor = ranks_of("placement.actor", config.placement.actor, num_ranks, mistakes);
   const auto rollout = ranks_of("placement.rollout", config.placement.rollout, num_ranks, mistakes);
   const auto reference = ranks_of("placement.reference", config.placement.reference, num_ranks, mistakes);
-  const bool grpo = config.algorithm.name == "grpo";
+  const bool rl = config.algorithm.name != "sft";
   const bool has_reference = config::has_reference(config);
 
   std::set<int> used = actor;
@@ -79,7 +79,7 @@ void check_ranks(const RunConfig& config, int num_ranks) {
   if (has_reference) replicas_of("reference.parallel.tp", config.parallel.reference.tp, reference, mistakes);
 
   const char* const training = "that train (placement.actor)";
-  if (grpo) {
+  if (rl) {
     const int64_t batch = config.data.train_batch_size;
     require_enough("data.train_batch_size", batch, "prompts", actors, training, mistakes);
     if (config.actor.ppo_mini_batch_size != 0 && batch >= actors.count)
@@ -89,10 +89,10 @@ void check_ranks(const RunConfig& config, int num_ranks) {
       require_enough("data.train_batch_size", batch, "prompts", rollouts, "that generate (placement.rollout)",
                      mistakes);
   }
-  if (!grpo || config.sft.warm_start)
+  if (!rl || config.sft.warm_start)
     require_enough("sft.train_batch_size", config.sft.train_batch_size, "examples", actors, training,
                    mistakes);
-  if ((!grpo || config.sft.warm_start) && config.sft.bare_batch_size > 0)
+  if ((!rl || config.sft.warm_start) && config.sft.bare_batch_size > 0)
     require_enough("sft.bare_batch_size", config.sft.bare_batch_size, "examples", actors, training, mistakes);
   mistakes.throw_if_any(
       fmt::format("the configuration does not fit {} {}:", num_ranks, num_ranks == 1 ? "rank" : "ranks"));

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "trainer/algorithms/estimator_config.h"
 #include "trainer/config/rank_list.h"
 #include "trainer/config/schema.h"
 
@@ -42,7 +43,7 @@ class Checker {
   }
 
   int64_t sequence_length() const { return c_.data.max_prompt_length + c_.data.max_response_length; }
-  bool grpo() const { return c_.algorithm.name == "grpo"; }
+  bool rl() const { return c_.algorithm.name != "sft"; }
 
   void warm_up(const optim::OptimConfig& optim, int64_t updates, const char* key, const char* steps_key);
 
@@ -51,11 +52,58 @@ class Checker {
 };
 
 void Checker::algorithm() {
+  if (!rl()) return;
+  const algorithms::AlgorithmConfig& algorithm = c_.algorithm;
+  const std::string& estimator = algorithm.adv_estimator;
+  require(algorithm.name != "grpo" || estimator == "grpo", {"algorithm.adv_estimator", "algorithm.name"},
+          "algorithm.name = \"grpo\" does not go with algorithm.adv_estimator = \"{}\"; write "
+          "algorithm.name = \"rl\"",
+          estimator);
+  const algorithms::EstimatorNeeds& needs = algorithms::needs_of(estimator);
   require(
-      !grpo() || c_.rollout.n >= 2, {"rollout.n", "algorithm.name"},
-      "rollout.n must be at least 2 for algorithm.name = \"grpo\", found {}: a response is compared with the "
-      "others of its prompt (5 to 16 are usual)",
-      c_.rollout.n);
+      c_.rollout.n >= needs.least_samples, {"rollout.n", "algorithm.adv_estimator"},
+      "rollout.n must be at least {} for algorithm.adv_estimator = \"{}\", found {}: a response is compared "
+      "with the others of its prompt (5 to 16 are usual)",
+      needs.least_samples, estimator, c_.rollout.n);
+  require(
+      !needs.values, {"algorithm.adv_estimator"},
+      "algorithm.adv_estimator = \"{}\" needs a critic, which this version cannot train; of the estimators "
+      "without one, reinforce_plus_plus comes nearest",
+      estimator);
+
+  const algorithms::FilterGroups& filter = algorithm.filter_groups;
+  require(!filter.enable || c_.rollout.n >= 2, {"algorithm.filter_groups.enable", "rollout.n"},
+          "algorithm.filter_groups keeps prompts whose responses differ, and rollout.n = {}", c_.rollout.n);
+  require(
+      !filter.enable || !algorithm.use_kl_in_reward || filter.metric != "seq_final_reward",
+      {"algorithm.filter_groups.metric", "algorithm.use_kl_in_reward"},
+      "with algorithm.use_kl_in_reward nearly all rewards differ, so that algorithm.filter_groups.metric = "
+      "\"seq_final_reward\" would keep every prompt; take acc or score");
+  const algorithms::OverlongBuffer& buffer = algorithm.overlong_buffer;
+  require(!buffer.enable || (buffer.len > 0 && buffer.len <= c_.data.max_response_length),
+          {"algorithm.overlong_buffer.len", "algorithm.overlong_buffer.enable", "data.max_response_length"},
+          "algorithm.overlong_buffer.len = {} must be between 1 and data.max_response_length = {}",
+          buffer.len, c_.data.max_response_length);
+
+  const algorithms::RolloutCorrection& correction = algorithm.rollout_correction;
+  const char* const table = "algorithm.rollout_correction";
+  require(
+      !correction.bypass_mode || !correction.is_on(),
+      {"algorithm.rollout_correction.bypass_mode", "algorithm.rollout_correction.rollout_is",
+       "algorithm.rollout_correction.rollout_rs"},
+      "{0}.bypass_mode takes rollout's policy for the old one, so that {0}.rollout_is and rollout_rs have "
+      "nothing to correct; leave one out",
+      table);
+  require(correction.rollout_is_threshold_low < correction.rollout_is_threshold,
+          {"algorithm.rollout_correction.rollout_is_threshold_low",
+           "algorithm.rollout_correction.rollout_is_threshold"},
+          "{0}.rollout_is_threshold_low = {1} must be below {0}.rollout_is_threshold = {2}", table,
+          correction.rollout_is_threshold_low, correction.rollout_is_threshold);
+  const losses::PolicyLossConfig& loss = c_.actor.loss;
+  require(loss.clip_cov_lb < loss.clip_cov_ub,
+          {"actor.policy_loss.clip_cov_lb", "actor.policy_loss.clip_cov_ub"},
+          "actor.policy_loss.clip_cov_lb = {} must be below actor.policy_loss.clip_cov_ub = {}",
+          loss.clip_cov_lb, loss.clip_cov_ub);
 }
 
 // The schedule's last update must lie behind its warm-up, where the number of updates is known.
@@ -66,7 +114,7 @@ void Checker::warm_up(const optim::OptimConfig& optim, int64_t updates, const ch
 }
 
 void Checker::batches() {
-  if (!grpo()) return;
+  if (!rl()) return;
   const int64_t batch = c_.data.train_batch_size;
   const int64_t mini = c_.actor.ppo_mini_batch_size == 0 ? batch : c_.actor.ppo_mini_batch_size;
   require(mini <= batch && batch % mini == 0, {"actor.ppo_mini_batch_size", "data.train_batch_size"},
@@ -166,7 +214,7 @@ void Checker::rollout() {
 
 void Checker::sft() {
   const auto& sft = c_.sft;
-  require(!sft.warm_start || grpo(), {"sft.warm_start", "algorithm.name"},
+  require(!sft.warm_start || rl(), {"sft.warm_start", "algorithm.name"},
           "sft.warm_start goes before another algorithm; with algorithm.name = \"sft\" the whole run is "
           "supervised, "
           "leave it out");
@@ -175,7 +223,7 @@ void Checker::sft() {
   require(sft.bare_batch_size == 0 || c_.data.task == "arithmetic", {"sft.bare_batch_size", "data.task"},
           "sft.bare_batch_size = {} needs data.task = \"arithmetic\", where bare expressions come from",
           sft.bare_batch_size);
-  if (sft.warm_start || !grpo())
+  if (sft.warm_start || !rl())
     warm_up(sft.optim, sft.max_steps, "sft.optim.lr_warmup_steps", "sft.max_steps");
 }
 

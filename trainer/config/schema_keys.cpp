@@ -2,6 +2,8 @@
 // `trireme docs configuration > docs/configuration.md`.
 #include "trainer/config/schema.h"
 
+#include "trainer/algorithms/estimator_config.h"
+
 namespace trireme::config {
 namespace {
 
@@ -218,20 +220,92 @@ void add_data(Keys& k) {
                "Held-out problems to evaluate on; more make the accuracy surer, and evaluation slower."});
 }
 
+std::vector<std::string> estimator_names() {
+  std::vector<std::string> names;
+  for (const auto& estimator : algorithms::kEstimators) names.emplace_back(estimator.name);
+  return names;
+}
+
+// Names of KL estimates; with "+" behind, k2's gradient.
+std::vector<std::string> kl_names() {
+  return {"kl",  "k1",  "abs",  "mse",  "k2",  "low_var_kl",  "k3",
+          "kl+", "k1+", "abs+", "mse+", "k2+", "low_var_kl+", "k3+"};
+}
+
 void add_algorithm(Keys& k) {
-  k.push_back({"algorithm.name", AT(algorithm.name), one_of({"grpo", "sft"}), "",
-               "The objective: grpo (reinforcement learning with the other samples of a prompt as the "
-               "baseline) or sft (supervised fine-tuning, see [sft]).",
-               "algorithm.adv_estimator"});
-  k.push_back({"algorithm.norm_adv_by_std_in_grpo", AT(algorithm.norm_adv_by_std_in_grpo), any(), "",
-               "Divides a group's advantages by its standard deviation; false is Dr. GRPO, which does not "
-               "favour prompts whose rewards hardly vary."});
+  k.push_back(
+      {"algorithm.name", AT(algorithm.name), one_of({"rl", "grpo", "sft"}), "",
+       "How the run trains: rl (reinforcement learning with the advantages of algorithm.adv_estimator "
+       "and the loss of actor.policy_loss.loss_mode), grpo (the same, where adv_estimator must be "
+       "grpo) or sft (supervised fine-tuning, see [sft])."});
+  k.push_back(
+      {"algorithm.adv_estimator", AT(algorithm.adv_estimator), one_of(estimator_names()), "",
+       "How a response's reward becomes its tokens' advantages. grpo, dr_grpo, rloo, opo, gpg, "
+       "grpo_passk and reinforce_plus_plus_baseline compare it with the prompt's other responses, "
+       "remax with the greedy response, reinforce_plus_plus with the whole batch, gae with a critic."});
+  k.push_back(
+      {"algorithm.norm_adv_by_std_in_grpo", AT(algorithm.norm_adv_by_std_in_grpo), any(), "",
+       "Divides a group's advantages by its standard deviation (grpo, grpo_passk); false is Dr. GRPO, "
+       "which does not favour prompts whose rewards hardly vary."});
+  k.push_back({"algorithm.gamma", AT(algorithm.gamma), between(0, 1), "",
+               "Discount of a reward for each token before it (reinforce_plus_plus, gae)."});
+  k.push_back({"algorithm.lam", AT(algorithm.lam), between(0, 1), "",
+               "How far gae looks ahead: 0 trusts the critic after one token, 1 goes to the end."});
   k.push_back({"algorithm.use_kl_in_reward", AT(algorithm.use_kl_in_reward), any(), "",
-               "Subtracts algorithm.kl_coef times the KL to the reference from each token's reward. "
+               "Subtracts algorithm.kl_ctrl.kl_coef times the KL to the reference from each token's reward. "
                "actor.use_kl_loss is GRPO's usual place for it."});
-  k.push_back({"algorithm.kl_coef", AT(algorithm.kl_coef), at_least(0), "",
-               "Weight of the KL in the reward, where algorithm.use_kl_in_reward is on.",
-               "algorithm.kl_ctrl.kl_coef"});
+  k.push_back({"algorithm.kl_penalty", AT(algorithm.kl_penalty), one_of(kl_names()), "",
+               "Estimator of that KL from the sampled tokens; see actor.kl_loss_type."});
+  k.push_back({"algorithm.kl_ctrl.type", AT(algorithm.kl_ctrl.type), one_of({"fixed", "adaptive"}), "",
+               "Whether the KL's weight stays, or follows the KL to algorithm.kl_ctrl.target_kl."});
+  k.push_back({"algorithm.kl_ctrl.kl_coef", AT(algorithm.kl_ctrl.kl_coef), at_least(0), "",
+               "Weight of the KL in the reward; with adaptive control, at the start."});
+  k.push_back({"algorithm.kl_ctrl.horizon", AT(algorithm.kl_ctrl.horizon), above(0), "responses",
+               "How slowly the weight adapts."});
+  k.push_back({"algorithm.kl_ctrl.target_kl", AT(algorithm.kl_ctrl.target_kl), above(0), "nats per token",
+               "The KL that an adaptive weight aims at."});
+  k.push_back({"algorithm.filter_groups.enable", AT(algorithm.filter_groups.enable), any(), "",
+               "Dynamic sampling (DAPO): prompts whose responses are all judged alike are left out, and more "
+               "are generated until data.train_batch_size prompts are left."});
+  k.push_back({"algorithm.filter_groups.metric", AT(algorithm.filter_groups.metric),
+               one_of({"acc", "score", "seq_reward", "seq_final_reward"}), "",
+               "What must differ: acc, whether the answer is right; the others, the score."});
+  k.push_back({"algorithm.filter_groups.max_num_gen_batches", AT(algorithm.filter_groups.max_num_gen_batches),
+               at_least(0), "batches",
+               "The run ends with an error where a step needs more generated batches; 0 never does."});
+  k.push_back({"algorithm.overlong_buffer.enable", AT(algorithm.overlong_buffer.enable), any(), "",
+               "Responses that come near data.max_response_length lose reward (DAPO).",
+               "reward.reward_kwargs.overlong_buffer_cfg.enable"});
+  k.push_back({"algorithm.overlong_buffer.len", AT(algorithm.overlong_buffer.len), at_least(0), "tokens",
+               "How far before data.max_response_length the loss begins, from where it grows linearly.",
+               "reward.reward_kwargs.overlong_buffer_cfg.len"});
+  k.push_back({"algorithm.overlong_buffer.penalty_factor", AT(algorithm.overlong_buffer.penalty_factor),
+               at_least(0), "reward", "What a response of the longest length loses.",
+               "reward.reward_kwargs.overlong_buffer_cfg.penalty_factor"});
+  k.push_back({"algorithm.rollout_correction.rollout_is", AT(algorithm.rollout_correction.rollout_is),
+               one_of({"none", "token", "sequence"}), "",
+               "Importance weights for rollout that samples from another policy than the one that is trained "
+               "(on a GPU, in another precision): of each token, or of the whole response. On CPUs both are "
+               "the same, and all weights 1."});
+  k.push_back({"algorithm.rollout_correction.rollout_is_threshold",
+               AT(algorithm.rollout_correction.rollout_is_threshold), above(0), "",
+               "Weights above this become this (truncated importance sampling)."});
+  k.push_back({"algorithm.rollout_correction.rollout_is_threshold_low",
+               AT(algorithm.rollout_correction.rollout_is_threshold_low), at_least(0), "",
+               "Above 0: weights below this or above rollout_is_threshold become 0 instead (masked).",
+               "algorithm.rollout_correction.rollout_is_threshold = \"LOW_HIGH\""});
+  k.push_back(
+      {"algorithm.rollout_correction.rollout_rs", AT(algorithm.rollout_correction.rollout_rs), any(), "",
+       "Which tokens or responses are left out of the loss, by how far rollout's log-probabilities are "
+       "from the policy's: a list of token_k1, seq_sum_k1, seq_mean_k1, the same with k2 and k3, "
+       "seq_max_k2, seq_max_k3; empty leaves none out."});
+  k.push_back({"algorithm.rollout_correction.rollout_rs_threshold",
+               AT(algorithm.rollout_correction.rollout_rs_threshold), any(), "",
+               "For each of them, or once for all, where it begins: LOWER_UPPER of the ratio for k1 (UPPER "
+               "alone takes its inverse for the other), UPPER for k2 and k3."});
+  k.push_back(
+      {"algorithm.rollout_correction.bypass_mode", AT(algorithm.rollout_correction.bypass_mode), any(), "",
+       "Takes rollout's log-probabilities for the old policy's where they differ, and saves a forward."});
 }
 
 template <typename Optim>
@@ -287,10 +361,14 @@ void add_actor(Keys& k) {
   k.push_back({"actor.clip_ratio_c", AT(actor.loss.clip_ratio_c), above(1), "",
                "Dual clip: bounds the loss at this many times a negative advantage."});
   k.push_back({"actor.loss_agg_mode", AT(actor.loss.loss_agg_mode),
-               one_of({"token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"}),
+               one_of({"token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean",
+                       "seq-mean-token-sum-norm"}),
                "",
                "How tokens' losses become one number, over the whole mini-batch: token-mean weighs all "
-               "tokens alike, seq-mean-token-mean all responses, the sums grow with length."});
+               "tokens alike, seq-mean-token-mean all responses, the sums grow with length. gspo, sapo and "
+               "geo_mean are defined with seq-mean-token-mean."});
+  k.push_back({"actor.loss_scale_factor", AT(actor.loss.loss_scale_factor), at_least(0), "tokens",
+               "What seq-mean-token-sum-norm divides by; 0: data.max_response_length."});
   k.push_back({"actor.entropy_coeff", AT(actor.loss.entropy_coeff), any(), "",
                "Weight of the entropy bonus; a small positive value (0.001) keeps sampling varied."});
   k.push_back({"actor.use_kl_loss", AT(actor.loss.use_kl_loss), any(), "",
@@ -298,9 +376,30 @@ void add_actor(Keys& k) {
                "copy of the weights and a forward per step."});
   k.push_back({"actor.kl_loss_coef", AT(actor.loss.kl_loss_coef), at_least(0), "",
                "Weight of that KL; larger stays closer to the reference."});
+  k.push_back({"actor.kl_loss_type", AT(actor.loss.kl_loss_type), one_of(kl_names()), "",
+               "Estimator of the KL from the sampled tokens: kl (or k1), abs, mse (k2) or low_var_kl (k3), "
+               "which is never negative and varies least. With + behind, the value stays and the gradient is "
+               "k2's, which is right on average."});
+  std::vector<std::string> modes(std::begin(losses::kLossModes), std::end(losses::kLossModes));
   k.push_back(
-      {"actor.kl_loss_type", AT(actor.loss.kl_loss_type), one_of({"kl", "abs", "mse", "low_var_kl"}), "",
-       "Estimator of the KL from the sampled tokens; low_var_kl is never negative and varies least."});
+      {"actor.policy_loss.loss_mode", AT(actor.loss.loss_mode), one_of(std::move(modes)), "",
+       "The objective of a token: vanilla (PPO's clip), gspo (the clip of whole responses), cispo and "
+       "sapo (which keep every token's gradient), geo_mean, clip_cov and kl_cov (which hold back the "
+       "tokens that cost most entropy), gpg (no ratio at all)."});
+  k.push_back({"actor.policy_loss.tau_pos", AT(actor.loss.tau_pos), above(0), "",
+               "sapo: how sharply a ratio is held near 1 where the advantage is above 0.", "actor.tau_pos"});
+  k.push_back({"actor.policy_loss.tau_neg", AT(actor.loss.tau_neg), above(0), "",
+               "sapo: the same for the others.", "actor.tau_neg"});
+  k.push_back({"actor.policy_loss.clip_cov_ratio", AT(actor.loss.clip_cov_ratio), above_to(0, 1), "of tokens",
+               "clip_cov: how many tokens get no gradient."});
+  k.push_back({"actor.policy_loss.clip_cov_lb", AT(actor.loss.clip_cov_lb), any(), "",
+               "clip_cov: chosen among tokens whose covariance is above this ..."});
+  k.push_back(
+      {"actor.policy_loss.clip_cov_ub", AT(actor.loss.clip_cov_ub), any(), "", "... and below this."});
+  k.push_back({"actor.policy_loss.kl_cov_ratio", AT(actor.loss.kl_cov_ratio), above_to(0, 1), "of tokens",
+               "kl_cov: how many tokens, those of the greatest covariance, are held near the old policy."});
+  k.push_back({"actor.policy_loss.ppo_kl_coef", AT(actor.loss.ppo_kl_coef), at_least(0), "",
+               "kl_cov: how strongly."});
   add_optim(k, "actor.optim", "actor.optim", AT(actor.optim));
 }
 
@@ -445,8 +544,13 @@ const std::vector<Table>& tables() {
        "empty."},
       {"data", "Where problems come from and how many make a step."},
       {"data.arithmetic", "The generated word problems of data.task = \"arithmetic\"."},
-      {"algorithm", "The objective and its constants."},
+      {"algorithm", "What is learned from a reward."},
+      {"algorithm.kl_ctrl", "The weight of the KL in the reward, where algorithm.use_kl_in_reward is on."},
+      {"algorithm.filter_groups", "Which prompts a step learns from."},
+      {"algorithm.overlong_buffer", "What long responses cost."},
+      {"algorithm.rollout_correction", "Where rollout's policy is not the one that is trained."},
       {"actor", "How the policy is updated: the batch's cut and the loss."},
+      {"actor.policy_loss", "The loss's variant, and what belongs to one variant alone."},
       {"actor.parallel", "How the policy's ranks share it."},
       {"actor.optim", "AdamW and its schedule for the policy."},
       {"rollout", "How responses are generated. Evaluation uses the same engine, greedily."},

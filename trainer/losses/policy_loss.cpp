@@ -1,60 +1,93 @@
 #include "trainer/losses/policy_loss.h"
 
+#include <iterator>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/exp.h>
+#include <ATen/ops/log.h>
 #include <ATen/ops/maximum.h>
-#include <ATen/ops/minimum.h>
-#include <ATen/ops/where.h>
+#include <ATen/ops/repeat_interleave.h>
+#include <ATen/ops/segment_reduce.h>
 
 #include "runtime/base/error.h"
 
 namespace trireme::losses {
+namespace {
 
-double token_weight(const std::string& mode, int64_t length, const BatchTotals& totals) {
-  const auto sequences = static_cast<double>(totals.sequences);
-  if (mode == "token-mean") return 1.0 / static_cast<double>(totals.tokens);
-  if (mode == "seq-mean-token-sum") return 1.0 / sequences;
-  if (mode == "seq-mean-token-mean") return 1.0 / (sequences * static_cast<double>(length));
-  if (mode == "seq-mean-token-sum-norm")
-    return 1.0 / (sequences * static_cast<double>(totals.max_response_length));
-  fail(ErrorCode::invalid_config, "actor.loss_agg_mode '{}' is unknown", mode);
+struct Variant {
+  const char* name;
+  at::Tensor (*token_losses)(const PolicyTokens&, const PolicyLossConfig&, PolicyMetrics&);
+  bool is_of_responses = false;  // defined with seq-mean-token-mean
+  bool importance_is_geometric_mean = false;
+};
+
+constexpr Variant kVariants[] = {
+    {"vanilla", vanilla_loss},
+    {"gspo", gspo_loss, true},
+    {"cispo", cispo_loss},
+    {"sapo", sapo_loss, true},
+    {"geo_mean", geo_mean_loss, true, true},
+    {"clip_cov", clip_cov_loss},
+    {"kl_cov", kl_cov_loss},
+    {"gpg", gpg_loss},
+};
+static_assert(std::size(kVariants) == std::size(kLossModes));
+
+const Variant& variant_of(const PolicyLossConfig& config) {
+  for (const Variant& variant : kVariants)
+    if (config.loss_mode == variant.name) return variant;
+  fail(ErrorCode::invalid_config, "actor.policy_loss.loss_mode '{}' is unknown", config.loss_mode);
 }
 
-PolicyLoss policy_loss(const at::Tensor& log_probs, const at::Tensor& old_log_probs,
-                       const at::Tensor& advantages, const at::Tensor& weights,
-                       const at::Tensor& metric_weights, const PolicyLossConfig& config) {
-  const at::Tensor log_ratio = at::clamp(log_probs - old_log_probs, -20.0, 20.0);
-  const at::Tensor ratio = at::exp(log_ratio);
-  const at::Tensor plain = -advantages * ratio;
-  const at::Tensor clipped =
-      -advantages * at::clamp(ratio, 1.0 - config.clip_ratio_low, 1.0 + config.clip_ratio_high);
-  const at::Tensor upper = at::maximum(plain, clipped);
-  const at::Tensor bound = -advantages * config.clip_ratio_c;
-  const at::Tensor negative = advantages < 0;
-  const at::Tensor token_loss = at::where(negative, at::minimum(upper, bound), upper);
+}  // namespace
 
+at::Tensor PolicyTokens::mask_N() const {
+  return (shares_N > 0).to(at::kFloat);
+}
+
+const std::string& aggregation_of(const PolicyLossConfig& config) {
+  static const std::string of_responses = "seq-mean-token-mean";
+  return variant_of(config).is_of_responses ? of_responses : config.loss_agg_mode;
+}
+
+PolicyLoss policy_loss(const PolicyTokens& tokens, const PolicyLossConfig& config) {
+  const Variant& variant = variant_of(config);
   PolicyLoss result;
-  result.loss = (token_loss * weights).sum();
-  const auto weighted = [&](const at::Tensor& x) {
-    return (x.detach().to(at::kFloat) * metric_weights).sum().item<double>();
-  };
-  result.clipped = weighted(clipped > plain);
-  result.clipped_lower = weighted((upper > bound).logical_and(negative));
-  result.kl_to_old = weighted(-log_ratio);
+  at::Tensor losses = variant.token_losses(tokens, config, result.metrics);
+  if (tokens.importance_N.defined())
+    losses = losses * (variant.importance_is_geometric_mean
+                           ? at::exp(mean_of_response(tokens, at::log(tokens.importance_N + 1e-10)))
+                           : tokens.importance_N);
+  result.loss = (losses * tokens.weights_N).sum();
+  result.metrics.kl_to_old = share_of(tokens, -log_ratio(tokens));
   return result;
 }
 
-at::Tensor kl_estimate(const at::Tensor& log_probs, const at::Tensor& reference, const std::string& type) {
-  const at::Tensor difference = log_probs - reference;
-  if (type == "kl") return difference;
-  if (type == "abs") return difference.abs();
-  if (type == "mse") return 0.5 * difference.pow(2);
-  if (type == "low_var_kl") {
-    const at::Tensor reverse = at::clamp(-difference, -20.0, 20.0);
-    return at::clamp(at::exp(reverse) - reverse - 1.0, -10.0, 10.0);
-  }
-  fail(ErrorCode::invalid_config, "actor.kl_loss_type '{}' is unknown", type);
+at::Tensor log_ratio(const PolicyTokens& tokens) {
+  return at::clamp(tokens.log_probs_N - tokens.old_log_probs_N, -20.0, 20.0);
+}
+
+double share_of(const PolicyTokens& tokens, const at::Tensor& values) {
+  return (values.detach().to(at::kFloat) * tokens.shares_N).sum().item<double>();
+}
+
+at::Tensor clipped_loss(const PolicyTokens& tokens, const at::Tensor& ratio, const PolicyLossConfig& config,
+                        PolicyMetrics& metrics) {
+  const at::Tensor plain = -tokens.advantages_N * ratio;
+  const at::Tensor clipped =
+      -tokens.advantages_N * at::clamp(ratio, 1.0 - config.clip_ratio_low, 1.0 + config.clip_ratio_high);
+  metrics.clipped = share_of(tokens, clipped > plain);
+  return at::maximum(plain, clipped);
+}
+
+at::Tensor mean_of_response(const PolicyTokens& tokens, const at::Tensor& values) {
+  const auto sum = [&](const at::Tensor& x) {
+    return at::segment_reduce(x, "sum", tokens.lengths_S, {}, {}, 0, /*unsafe=*/true, 0.0);
+  };
+  const at::Tensor mask = tokens.mask_N();
+  const at::Tensor means = sum(values * mask) / at::clamp(sum(mask), 1.0);
+  return at::repeat_interleave(means, tokens.lengths_S, 0, tokens.log_probs_N.numel());
 }
 
 }  // namespace trireme::losses

@@ -1,5 +1,6 @@
 #include "trainer/steps/group.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/base/error.h"
@@ -61,6 +62,10 @@ class Reader {
 
 }  // namespace
 
+int64_t Sample::counted() const {
+  return mask.empty() ? length() : static_cast<int64_t>(std::count(mask.begin(), mask.end(), 1));
+}
+
 int64_t Group::num_rows() const {
   auto rows = static_cast<int64_t>(prompt.size());
   for (const Sample& sample : samples) rows += sample.length() - 1;  // the last token predicts nothing
@@ -80,6 +85,7 @@ std::string pack(const Group& group) {
   out.put(group.id);
   out.put(group.problem);
   out.put_all(group.prompt);
+  out.put(group.greedy_score);
   out.put(static_cast<int64_t>(group.samples.size()));
   for (const Sample& sample : group.samples) {
     out.put_all(sample.tokens);
@@ -88,7 +94,9 @@ std::string pack(const Group& group) {
     out.put_all(sample.ref_log_probs);
     out.put(sample.score);
     out.put(sample.reward);
-    out.put(sample.advantage);
+    out.put_all(sample.advantages);
+    out.put_all(sample.importance);
+    out.put_all(sample.mask);
     out.put(static_cast<uint8_t>(sample.correct));
     out.put(static_cast<uint8_t>(sample.stopped));
   }
@@ -101,6 +109,7 @@ Group unpack(const std::string& bytes) {
   group.id = in.get<int64_t>();
   group.problem = in.get<int64_t>();
   group.prompt = in.get_all<int32_t>();
+  group.greedy_score = in.get<double>();
   const auto count = in.get<int64_t>();
   for (int64_t i = 0; i < count; ++i) {
     Sample& sample = group.samples.emplace_back();
@@ -110,7 +119,9 @@ Group unpack(const std::string& bytes) {
     sample.ref_log_probs = in.get_all<float>();
     sample.score = in.get<double>();
     sample.reward = in.get<double>();
-    sample.advantage = in.get<double>();
+    sample.advantages = in.get_all<float>();
+    sample.importance = in.get_all<float>();
+    sample.mask = in.get_all<uint8_t>();
     sample.correct = in.get<uint8_t>() != 0;
     sample.stopped = in.get<uint8_t>() != 0;
   }

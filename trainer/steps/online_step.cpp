@@ -1,19 +1,14 @@
 #include "trainer/steps/online_step.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/zeros.h>
-
-#include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/tensors/sequence_exchange.h"
-#include "trainer/algorithms/advantages.h"
-#include "trainer/data/order.h"
-#include "trainer/losses/policy_loss.h"
-#include "trainer/models/tensor_view.h"
+#include "trainer/algorithms/estimator_config.h"
+#include "trainer/algorithms/reward_shaping.h"
+#include "trainer/steps/credit.h"
+#include "trainer/steps/generation.h"
+#include "trainer/steps/group_filter.h"
 #include "trainer/steps/token_values.h"
 
 namespace trireme::steps {
@@ -28,7 +23,10 @@ OnlineStep::OnlineStep(StepContext& context, const data::DataConfig& data,
       rollout_(rollout),
       algorithm_(algorithm),
       actor_(actor),
-      mini_batch_size_(actor.ppo_mini_batch_size > 0 ? actor.ppo_mini_batch_size : data.train_batch_size) {}
+      mini_batch_size_(actor.ppo_mini_batch_size > 0 ? actor.ppo_mini_batch_size : data.train_batch_size),
+      kl_(algorithm.kl_ctrl),
+      rejections_(algorithms::read_rejections(algorithm.rollout_correction.rollout_rs,
+                                              algorithm.rollout_correction.rollout_rs_threshold)) {}
 
 observe::Metrics OnlineStep::run(int64_t step, int64_t total_steps, int64_t taken) {
   pipeline::StageRunner& stages = context_.stages;
@@ -38,8 +36,22 @@ observe::Metrics OnlineStep::run(int64_t step, int64_t total_steps, int64_t take
   metrics_ = {};
   std::vector<Group> groups;
 
-  stages.run("gen", is_rollout, [&] { groups = generate(step, taken); });
-  stages.run("reward", is_rollout, [&] { score(groups); });
+  GroupFilter filter(algorithm_.filter_groups, data_.train_batch_size, session.world());
+  for (bool enough = false; !enough;) {
+    const int64_t before = filter.num_batches() * data_.train_batch_size;
+    stages.run("gen", is_rollout, [&] { groups = generate(step, taken + before, before); });
+    if (algorithms::needs_of(algorithm_.adv_estimator).greedy_response)
+      stages.run("gen_max", is_rollout, [&] { greedy_scores(groups, step); });
+    stages.run("reward", is_rollout, [&] { score(groups); });
+    const auto take = [&] {
+      const bool counts = is_rollout && session.place_in(Role::rollout).t == 0;
+      enough = filter.take(std::move(groups), counts, metrics_);
+    };
+    algorithm_.filter_groups.enable ? stages.run("filter", take) : take();
+  }
+  problems_taken_ = filter.num_batches() * data_.train_batch_size;
+  groups = filter.result();
+  if (is_rollout) record_batch(groups);
   if (!roles.reference.empty()) {
     stages.run("exchange", [&] { groups = send_to(Role::reference, std::move(groups), Role::rollout); });
     stages.run("ref", session.has(Role::reference), [&] { reference_log_probs(groups); });
@@ -64,88 +76,61 @@ int64_t OnlineStep::updates_per_step() const {
   return actor_.ppo_epochs * ((data_.train_batch_size + mini_batch_size_ - 1) / mini_batch_size_);
 }
 
+OldPolicy OnlineStep::old_policy() const {
+  const algorithms::RolloutCorrection& correction = algorithm_.rollout_correction;
+  if (context_.models.is_exact() || correction.bypass_mode) return OldPolicy::sampled;
+  return updates_per_step() > 1 || correction.is_on() ? OldPolicy::recomputed : OldPolicy::itself;
+}
+
 // What ranks of a replica do alike is recorded by the first of them.
 void OnlineStep::record_as(Role role) {
   metrics_.record(context_.session.place_in(role).t == 0);
 }
 
-// This replica's share of the batch's prompts, each answered n times.
-std::vector<Group> OnlineStep::generate(int64_t step, int64_t taken) {
-  const auto& problems = context_.problems.train;
-  const auto batch = data::batch_indices(static_cast<int64_t>(problems.size()), data_.train_batch_size, taken,
-                                         context_.seed, data_.shuffle);
-  const placement::Mesh replicas = context_.session.roles().mesh(Role::rollout);
+std::vector<Group> OnlineStep::generate(int64_t step, int64_t taken, int64_t first_id) {
   record_as(Role::rollout);
-  std::vector<Group> groups;
-  std::vector<rollout::Request> requests;
-  for (int64_t id = context_.session.place_in(Role::rollout).d; id < data_.train_batch_size;
-       id += replicas.dp) {
-    const data::Problem& problem = problems[static_cast<size_t>(batch[static_cast<size_t>(id)])];
-    Group& group = groups.emplace_back();
-    group.id = id;
-    group.problem = batch[static_cast<size_t>(id)];
-    group.prompt = problem.prompt_ids;
-    metrics_.spread("prompt_length", static_cast<double>(group.prompt.size()));
-    metrics_.mean("prompt_length/clip_ratio",
-                  static_cast<int64_t>(group.prompt.size()) >= data_.max_prompt_length ? 1.0 : 0.0);
-    rollout::Request request;
-    request.id = id;
-    request.prompt = group.prompt;
-    request.n = rollout_.n;
-    request.sampling = rollout_.sampling;
-    request.max_new_tokens = context_.models.engine->max_new_tokens(request, data_.max_response_length);
-    request.seed = context_.seed;
-    request.step = step;
-    requests.push_back(std::move(request));
-  }
-  auto completions = context_.models.engine->generate(std::move(requests));
-  for (size_t i = 0; i < groups.size(); ++i)
-    for (rollout::Response& response : completions[i].responses) {
-      for (const float entropy : response.entropies) metrics_.mean("actor/entropy", entropy);
-      Sample& sample = groups[i].samples.emplace_back();
-      sample.tokens = std::move(response.tokens);
-      sample.rollout_log_probs = std::move(response.log_probs);
-      sample.stopped = response.stopped;
-    }
-  const double made = static_cast<double>(tokens_of(groups));
+  auto groups = generate_groups(context_, data_, rollout_, {step, taken, first_id}, metrics_);
+  record_engine(context_, metrics_);
+  const auto made = static_cast<double>(tokens_of(groups));
+  metrics_.sum("perf/total_num_tokens", made);
   metrics_.max("global_seqlen/max", made);
   metrics_.min("global_seqlen/min", made);
   metrics_.mean("global_seqlen/mean", made);
-  metrics_.mean("training/epoch", static_cast<double>(taken / static_cast<int64_t>(problems.size())));
-  const rollout::EngineStats stats = context_.models.engine->take_stats();
-  metrics_.sum("rollout/generated_tokens", static_cast<double>(stats.generated_tokens));
-  metrics_.max("rollout/num_running/max", static_cast<double>(stats.peak_running));
-  metrics_.max("rollout/num_waiting/max", static_cast<double>(stats.peak_waiting));
-  metrics_.max("rollout/pages_peak", static_cast<double>(stats.peak_pages));
-  metrics_.max("rollout/pages_total", static_cast<double>(stats.total_pages));
-  metrics_.sum("rollout/preemptions", static_cast<double>(stats.preemptions));
-  metrics_.sum("rollout/recomputed_tokens", static_cast<double>(stats.recomputed_tokens));
-  const auto mean = [&](const char* name, int64_t sum, int64_t count) {
-    if (count > 0)
-      metrics_.mean(name, static_cast<double>(sum) / static_cast<double>(count), static_cast<double>(count));
-  };
-  mean("rollout/num_running/mean", stats.running_sum, stats.steps);
-  mean("rollout/num_waiting/mean", stats.waiting_sum, stats.steps);
-  mean("rollout/prefix_hit_rate", stats.cached_prompt_tokens, stats.prompt_tokens);
   return groups;
 }
 
+void OnlineStep::greedy_scores(std::vector<Group>& groups, int64_t step) {
+  const auto responses = greedy_responses(context_, data_, groups, step);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    groups[i].greedy_score = score_of(groups[i], responses[i], nullptr);
+    metrics_.mean("critic/greedy_score/mean", groups[i].greedy_score);
+  }
+}
+
 void OnlineStep::score(std::vector<Group>& groups) {
-  for (Group& group : groups) {
-    const data::Problem& problem = context_.problems.train[static_cast<size_t>(group.problem)];
-    for (Sample& sample : group.samples) {
-      const rewards::Score score = context_.reward.score(
-          problem.data_source, context_.tokenizer.decode(sample.tokens), problem.answer);
-      sample.score = sample.reward = score.value;
-      sample.correct = score.correct;
-      metrics_.spread("critic/score", score.value);
-      metrics_.mean("critic/acc/mean", score.correct ? 1.0 : 0.0);
+  for (Group& group : groups)
+    for (Sample& sample : group.samples) sample.score = score_of(group, sample.tokens, &sample.correct);
+}
+
+// The reward function's judgement, less what an overlong response loses.
+double OnlineStep::score_of(const Group& group, const std::vector<int32_t>& response, bool* correct) const {
+  const data::Problem& problem = context_.problems.train[static_cast<size_t>(group.problem)];
+  const rewards::Score score =
+      context_.reward.score(problem.data_source, context_.tokenizer.decode(response), problem.answer);
+  if (correct) *correct = score.correct;
+  return score.value + algorithms::overlong_penalty(static_cast<int64_t>(response.size()),
+                                                    data_.max_response_length, algorithm_.overlong_buffer);
+}
+
+void OnlineStep::record_batch(const std::vector<Group>& groups) {
+  record_as(Role::rollout);
+  for (const Group& group : groups)
+    for (const Sample& sample : group.samples) {
       metrics_.spread("response_length", static_cast<double>(sample.length()));
       metrics_.mean("response_length/clip_ratio", sample.stopped ? 0.0 : 1.0);
-      metrics_.sum("perf/total_num_tokens",
-                   static_cast<double>(group.prompt.size()) + static_cast<double>(sample.length()));
     }
-  }
+  if (algorithm_.filter_groups.enable)
+    metrics_.mean("training/num_gen_batches", static_cast<double>(problems_taken_ / data_.train_batch_size));
 }
 
 void OnlineStep::reference_log_probs(std::vector<Group>& groups) {
@@ -163,141 +148,34 @@ void OnlineStep::old_log_probs(std::vector<Group>& groups) {
 
 void OnlineStep::advantages(std::vector<Group>& groups) {
   record_as(Role::actor);
-  for (Group& group : groups) {
-    std::vector<double> rewards;
-    for (Sample& sample : group.samples) {
-      if (algorithm_.use_kl_in_reward) {
-        // verl's "kl" penalty: each token's reward is less by kl_coef times old - reference log-probability.
-        const auto& old = sample.old_log_probs.empty() ? sample.rollout_log_probs : sample.old_log_probs;
-        double kl = 0.0;
-        for (size_t t = 0; t < old.size(); ++t)
-          kl += static_cast<double>(old[t]) - static_cast<double>(sample.ref_log_probs[t]);
-        sample.reward = sample.score - algorithm_.kl_coef * kl;
-        metrics_.mean("actor/reward_kl_penalty_coeff", algorithm_.kl_coef);
-        metrics_.mean("actor/reward_kl_penalty", kl / static_cast<double>(std::max<size_t>(1, old.size())));
-      }
-      metrics_.spread("critic/rewards", sample.reward);
-      rewards.push_back(sample.reward);
-    }
-    const auto values = algorithms::grpo_advantages(rewards, algorithm_.norm_adv_by_std_in_grpo);
-    for (size_t i = 0; i < values.size(); ++i) {
-      group.samples[i].advantage = values[i];
-      metrics_.spread("critic/advantages", values[i]);
-      metrics_.spread("critic/returns", values[i]);  // as verl has it for critic-free estimators
-    }
-  }
+  assign_credit(groups, algorithm_, kl_, context_.session.dp(Role::actor), metrics_);
+  correct_rollout(groups, algorithm_.rollout_correction, rejections_, metrics_);
 }
 
 void OnlineStep::update_actor(std::vector<Group>& groups, int64_t step, int64_t total_steps) {
-  const double lr = optim::learning_rate(actor_.optim, step, total_steps);
-  metrics_.mean("actor/lr", lr);
+  PolicyUpdate update;
+  update.lr = optim::learning_rate(actor_.optim, step, total_steps);
+  update.temperature = rollout_.sampling.temperature;
+  update.max_response_length = data_.max_response_length;
+  update.old = old_policy();
+  update.part = 1.0 / static_cast<double>(updates_per_step());
+  update.seed = context_.seed ^ static_cast<uint64_t>(step) << 40;
+  metrics_.mean("actor/lr", update.lr);
   if (actor_.loss.use_kl_loss) metrics_.mean("actor/kl_coef", actor_.loss.kl_loss_coef);
   metrics_.max("global_seqlen/balanced_max", static_cast<double>(tokens_of(groups)));
   metrics_.min("global_seqlen/balanced_min", static_cast<double>(tokens_of(groups)));
   // Ascending ids: a mini-batch is a range of the batch's prompts, the same for any number of ranks.
   std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.id < b.id; });
+  const auto below = [&](int64_t id) {
+    return std::partition_point(groups.begin(), groups.end(),
+                                [&](const Group& group) { return group.id < id; });
+  };
   for (int64_t epoch = 0; epoch < actor_.ppo_epochs; ++epoch)
     for (int64_t first = 0; first < data_.train_batch_size; first += mini_batch_size_) {
-      const auto below = [&](int64_t id) {
-        return std::partition_point(groups.begin(), groups.end(),
-                                    [&](const Group& group) { return group.id < id; });
-      };
-      update_mini_batch(std::span<Group>(below(first), below(first + mini_batch_size_)), lr,
-                        epoch == 0 && first == 0);
+      update.first = epoch == 0 && first == 0;
+      update_policy(context_, {below(first), below(first + mini_batch_size_)}, actor_, update, metrics_);
+      update.seed += 1 << 20;
     }
-}
-
-// Exact sums are made of gradients of one group each, whatever fits beside it.
-std::vector<MicroBatch> OnlineStep::micro_batches(std::span<Group> groups) const {
-  if (!context_.models.actor_parameters->is_exact())
-    return pack_groups(groups, actor_.ppo_max_token_len_per_rank);
-  std::vector<MicroBatch> result;
-  for (Group& group : groups)
-    for (MicroBatch& micro : pack_groups({&group, 1}, std::numeric_limits<int64_t>::max()))
-      result.push_back(std::move(micro));
-  return result;
-}
-
-// One optimizer update: gradients of this rank's micro-batches, summed over ranks. Before the `first` the
-// actor is the policy that sampled.
-void OnlineStep::update_mini_batch(std::span<Group> groups, double lr, bool first) {
-  RoleModels& models = context_.models;
-  sharding::TrainedParameters& parameters = *models.actor_parameters;
-  comm::Communicator& replicas = context_.session.dp(Role::actor);
-  const at::Device device = models.actor->device();
-  const auto& constants = actor_.loss;
-
-  losses::BatchTotals totals;
-  totals.max_response_length = data_.max_response_length;
-  for (const Group& group : groups)
-    for (const Sample& sample : group.samples) {
-      totals.sequences += sample.tokens.empty() ? 0 : 1;
-      totals.tokens += sample.length();
-    }
-  at::Tensor counts = at::zeros({2}, at::kLong);
-  counts[0] = totals.sequences;
-  counts[1] = totals.tokens;
-  counts = counts.to(device);  // where the group's communicator takes it
-  replicas.all_reduce(models::view_of(counts));
-  totals.sequences = counts[0].item<int64_t>();
-  totals.tokens = counts[1].item<int64_t>();
-
-  // A step's loss is the mean over its updates.
-  const double part = 1.0 / static_cast<double>(updates_per_step());
-  std::vector<MicroBatch> micros = micro_batches(groups);
-  parameters.begin_update(micros.size());
-  for (MicroBatch& micro : micros) {
-    const auto tokens = [&](const auto& value) { return per_token(micro, device, value); };
-    const at::Tensor weights = tokens([&](const Sample& s, int64_t) {
-      return losses::token_weight(constants.loss_agg_mode, s.length(), totals);
-    });
-    const at::Tensor share =
-        tokens([&](const Sample&, int64_t) { return 1.0 / static_cast<double>(totals.tokens); });
-    const at::Tensor advantages = tokens([](const Sample& s, int64_t) { return s.advantage; });
-
-    const at::Tensor hidden = models.actor->forward_packed(micro.batch);
-    const auto [log_probs, entropy] = models.actor->token_log_probs(
-        hidden, micro.rows, micro.tokens, rollout_.sampling.temperature, constants.entropy_coeff != 0.0);
-    const at::Tensor sampled =
-        tokens([](const Sample& s, int64_t t) { return s.rollout_log_probs[static_cast<size_t>(t)]; });
-    const at::Tensor old =
-        models.is_exact() ? sampled
-        : recomputes_old_log_probs()
-            ? tokens([](const Sample& s, int64_t t) { return s.old_log_probs[static_cast<size_t>(t)]; })
-            : log_probs.detach();
-    auto policy = losses::policy_loss(log_probs, old, advantages, weights, share, constants);
-    at::Tensor loss = policy.loss;
-    metrics_.sum("actor/pg_loss", part * policy.loss.item<double>());
-    metrics_.sum("actor/pg_clipfrac", part * policy.clipped);
-    metrics_.sum("actor/pg_clipfrac_lower", part * policy.clipped_lower);
-    metrics_.sum("actor/ppo_kl", part * policy.kl_to_old);
-    if (constants.use_kl_loss) {
-      const at::Tensor reference =
-          tokens([](const Sample& s, int64_t t) { return s.ref_log_probs[static_cast<size_t>(t)]; });
-      const at::Tensor kl =
-          (losses::kl_estimate(log_probs, reference, constants.kl_loss_type) * weights).sum();
-      loss = loss + constants.kl_loss_coef * kl;
-      metrics_.sum("actor/kl_loss", part * kl.item<double>());
-    }
-    if (constants.entropy_coeff != 0.0) {
-      const at::Tensor bonus = (entropy * weights).sum();
-      loss = loss - constants.entropy_coeff * bonus;
-      metrics_.sum("actor/entropy_loss", part * bonus.item<double>());
-    }
-    loss.backward();
-    parameters.end_backward();
-    if (!first) continue;
-    const at::Tensor apart = (log_probs.detach().exp() - sampled.exp()).abs();
-    metrics_.mean("training/rollout_probs_diff_mean", apart.mean().item<double>(),
-                  static_cast<double>(micro.num_pairs()));
-    metrics_.max("training/rollout_probs_diff_max", apart.max().item<double>());
-    metrics_.deviation("training/rollout_probs_diff_std", apart);
-  }
-  const double norm = parameters.sum_gradient();
-  models.optimizer->step(lr, norm);
-  publish_actor(models);
-  metrics_.mean("actor/grad_norm", norm);
-  if (!std::isfinite(norm)) metrics_.sum("actor/skipped_updates", 1.0 / replicas.size());
 }
 
 // From the replicas of one role, whose ranks all have them, to those of another.

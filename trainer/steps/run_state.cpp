@@ -68,6 +68,7 @@ nlohmann::ordered_json json_of(const RunState& state, int64_t optimizer_updates)
                   {"problems", state.num_problems},
                   {"fingerprint", fmt::format("{:016x}", state.fingerprint)}};
   json["optimizer_updates"] = optimizer_updates;
+  if (state.kl_coefficient) json["kl_coefficient"] = *state.kl_coefficient;
   json["kernels"] = state.kernels;
   json["reference"] = state.reference;
   json["results"] = state.results;
@@ -134,6 +135,7 @@ RunState read_state(const std::string& folder, uint64_t seed) {
     state.num_problems = data.at("problems").get<int64_t>();
     state.fingerprint = std::stoull(data.at("fingerprint").get<std::string>(), nullptr, 16);
     state.optimizer_updates = json.at("optimizer_updates").get<int64_t>();
+    if (json.contains("kl_coefficient")) state.kl_coefficient = json.at("kl_coefficient").get<double>();
     state.kernels = json.value("kernels", "");
     state.reference = json.at("reference").get<std::string>();
     state.results = json.at("results").get<std::map<std::string, double>>();

@@ -19,13 +19,14 @@
 namespace trireme::steps {
 
 struct RunState {
-  std::string phase;  // "sft" | "grpo"
+  std::string phase;  // "sft" | the algorithm's name, "rl"
   int64_t step = 0;   // steps of this phase that are done
   uint64_t seed = 0;
   int64_t taken = 0;         // problems that this phase's steps took: where it goes on in their order
   int64_t num_problems = 0;  // to train on
   uint64_t fingerprint = 0;  // of their contents and order (data::fingerprint)
   int64_t optimizer_updates = 0;
+  std::optional<double> kl_coefficient;  // of KL in the reward, where it adapts
   std::string kernels;                    // the instruction set that computed it; empty on a GPU
   std::map<std::string, double> results;  // eval_before, eval_after_sft, seconds so far, ...
   std::string

@@ -193,7 +193,14 @@ bool TrainingLoop::main_phase() {
     if (online->recomputes_old_log_probs())
       print(fmt::format("the actor computes old log-probabilities again (timing_s/old_log_prob): {}",
                         context_.models.inexact_because));
-    phase.step = [&](int64_t step, int64_t total) { return online->run(step, total, state_.taken); };
+    if (state_.kl_coefficient) online->set_kl_coefficient(*state_.kl_coefficient);
+    phase.step = [&](int64_t step, int64_t total) {
+      observe::Metrics metrics = online->run(step, total, state_.taken);
+      phase.batch_size = online->problems_taken();
+      if (config_.algorithm.use_kl_in_reward && config_.algorithm.kl_ctrl.type == "adaptive")
+        state_.kl_coefficient = online->kl_coefficient();
+      return metrics;
+    };
     phase.batch_size = config_.data.train_batch_size;
     phase.total_steps = trainer.total_training_steps > 0
                             ? trainer.total_training_steps

@@ -46,9 +46,9 @@ class TrainingLoop {
  private:
   using Step = std::function<observe::Metrics(int64_t step, int64_t total)>;
   struct Phase {
-    std::string name;  // "sft", "grpo"
+    std::string name;  // "sft", "rl"
     int64_t total_steps = 0;
-    int64_t batch_size = 0;  // problems that a step takes
+    int64_t batch_size = 0;  // problems that a step takes; its last one took
     Step step;
     std::function<bool(int64_t done)>
         finished;  // ends the phase early; may be empty. Collective over: world.

@@ -155,10 +155,10 @@ TEST(Load, FindsTheKeyThatWasMeant) {
            {"actor_rollout_ref.rollout.n", "rollout.n"},
            {"actor_rollout_ref.actor.optim.lr", "actor.optim.lr"},
            {"actor_rollout_ref.actor.ppo_max_token_len_per_gpu", "actor.ppo_max_token_len_per_rank"},
-           {"algorithm.adv_estimator", "algorithm.name"},
+           {"actor_rollout_ref.actor.policy_loss.loss_mode", "actor.policy_loss.loss_mode"},
            {"trainer.n_gpus_per_node", "run.ranks"},
            {"trainer.experiment_name", "run.name"},
-           {"algorithm.kl_ctrl.kl_coef", "algorithm.kl_coef"},
+           {"reward.reward_kwargs.overlong_buffer_cfg.len", "algorithm.overlong_buffer.len"},
        })
     EXPECT_EQ(hint(key), meant(key, found));
   EXPECT_THAT(hint("rollout.zzzzzzzzzzzz"), HasSubstr("`trireme config explain rollout` lists"));
