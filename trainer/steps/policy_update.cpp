@@ -29,6 +29,15 @@ std::vector<MicroBatch> micro_batches(std::span<Group> groups, int64_t max_rows,
   return result;
 }
 
+// The group of a micro-batch's first response: what names it on any rank.
+int64_t id_of_first(std::span<const Group> groups, const MicroBatch& micro) {
+  const Sample* first = micro.samples.front().sample;
+  for (const Group& group : groups)
+    for (const Sample& sample : group.samples)
+      if (&sample == first) return group.id;
+  return 0;
+}
+
 losses::BatchTotals totals_of(std::span<const Group> groups, comm::Communicator& replicas,
                               at::Device device) {
   int64_t sequences = 0, tokens = 0;
@@ -103,8 +112,7 @@ void update_policy(StepContext& context, std::span<Group> groups, const ActorCon
   std::vector<MicroBatch> micros =
       micro_batches(groups, actor.ppo_max_token_len_per_rank, parameters.is_exact());
   parameters.begin_update(micros.size());
-  for (size_t m = 0; m < micros.size(); ++m) {
-    const MicroBatch& micro = micros[m];
+  for (const MicroBatch& micro : micros) {
     const at::Tensor hidden = models.actor->forward_packed(micro.batch);
     const auto [log_probs, entropy] = models.actor->token_log_probs(
         hidden, micro.rows, micro.tokens, update.temperature, config.entropy_coeff != 0.0);
@@ -112,7 +120,7 @@ void update_policy(StepContext& context, std::span<Group> groups, const ActorCon
     losses::PolicyTokens tokens = tokens_of(beside, log_probs, update.old, totals, config);
     if (!micro.samples.front().sample->importance.empty())
       tokens.importance_N = beside.list(&Sample::importance);
-    tokens.seed = update.seed + m;
+    tokens.seed = update.seed + static_cast<uint64_t>(id_of_first(groups, micro));
 
     const losses::PolicyLoss policy = losses::policy_loss(tokens, config);
     at::Tensor loss = policy.loss;

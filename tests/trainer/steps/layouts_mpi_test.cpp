@@ -188,10 +188,13 @@ TEST(Layouts, ACheckpointGoesOnInAnyLayout) {
     if (first) {
       step(0);
       state.step = 1;
+      state.kl_coefficient = 0.1;  // no binary fraction: all its bits come back
       save(folder.string(), state, rank.models, rank.context.tokenizer, rank.session);
       rank.session.world().barrier();
     } else {
-      restore(folder.string(), read_state(folder.string(), 1), rank.models, rank.session);
+      state = read_state(folder.string(), 1);
+      EXPECT_EQ(state.kl_coefficient, 0.1);
+      restore(folder.string(), state, rank.models, rank.session);
     }
     Result result;
     result.last = step(1);
