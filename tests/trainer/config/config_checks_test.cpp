@@ -1,5 +1,6 @@
 #include "trainer/config/checks.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,6 +28,46 @@ TEST(Checks, PassAGoodConfiguration) {
 TEST(Checks, WantAGroupForGrpo) {
   EXPECT_THAT(only_mistake({"rollout.n=1"}), HasSubstr("rollout.n must be at least 2"));
   EXPECT_THAT(mistakes_of(kGood, {"rollout.n=1", "algorithm.name=sft"}), IsEmpty());
+}
+
+TEST(Checks, WantWhatTheEstimatorNeeds) {
+  for (const char* name : {"remax", "reinforce_plus_plus"})  // compare with nothing of the prompt's others
+    EXPECT_THAT(mistakes_of(kGood, {"rollout.n=1", fmt::format("algorithm.adv_estimator={}", name)}),
+                IsEmpty());
+  for (const char* name : {"rloo", "opo", "gpg", "grpo_passk", "dr_grpo", "reinforce_plus_plus_baseline"})
+    EXPECT_THAT(only_mistake({"rollout.n=1", fmt::format("algorithm.adv_estimator={}", name)}),
+                HasSubstr(fmt::format("at least 2 for algorithm.adv_estimator = \"{}\"", name)));
+  EXPECT_THAT(only_mistake({"algorithm.adv_estimator=gae"}), HasSubstr("needs a critic"));
+  EXPECT_THAT(only_mistake({"algorithm.adv_estimator=rloo", "algorithm.name=grpo"}),
+              HasSubstr("write algorithm.name = \"rl\""));
+  EXPECT_THAT(mistakes_of(kGood, {"algorithm.name=grpo"}), IsEmpty());
+  EXPECT_THAT(mistakes_of(kGood, {"algorithm.name=sft", "algorithm.adv_estimator=gae"}), IsEmpty());
+  EXPECT_THAT(only_mistake({"algorithm.adv_estimator=a2c"}), HasSubstr("reinforce_plus_plus"));
+}
+
+TEST(Checks, WantSettingsOfAnAlgorithmThatFitEachOther) {
+  EXPECT_THAT(
+      only_mistake({"algorithm.filter_groups.enable=true", "rollout.n=1", "algorithm.adv_estimator=remax"}),
+      HasSubstr("keeps prompts whose responses differ"));
+  EXPECT_THAT(
+      only_mistake({"algorithm.filter_groups.enable=true", "algorithm.filter_groups.metric=seq_final_reward",
+                    "algorithm.use_kl_in_reward=true"}),
+      HasSubstr("would keep every prompt"));
+  EXPECT_THAT(only_mistake({"algorithm.overlong_buffer.enable=true"}),
+              HasSubstr("overlong_buffer.len = 0 must be"));
+  EXPECT_THAT(only_mistake({"algorithm.overlong_buffer.enable=true", "algorithm.overlong_buffer.len=100000"}),
+              HasSubstr("between 1 and data.max_response_length"));
+  EXPECT_THAT(only_mistake({"algorithm.rollout_correction.bypass_mode=true",
+                            "algorithm.rollout_correction.rollout_is=token"}),
+              HasSubstr("nothing to correct"));
+  EXPECT_THAT(only_mistake({"algorithm.rollout_correction.rollout_is_threshold_low=2"}),
+              HasSubstr("must be below"));
+  EXPECT_THAT(only_mistake({"actor.policy_loss.clip_cov_lb=5"}), HasSubstr("must be below"));
+  EXPECT_THAT(
+      mistakes_of(kGood, {"algorithm.filter_groups.enable=true", "algorithm.overlong_buffer.enable=true",
+                          "algorithm.overlong_buffer.len=4", "actor.policy_loss.loss_mode=gspo",
+                          "algorithm.rollout_correction.rollout_is=sequence"}),
+      IsEmpty());
 }
 
 TEST(Checks, WantMiniBatchesThatDivideTheBatch) {
@@ -59,7 +100,8 @@ TEST(Checks, WantDataThatFitsTheTask) {
   EXPECT_THAT(only_mistake({"data.val_files=a"}), HasSubstr("not read where data.task = \"arithmetic\""));
   EXPECT_THAT(only_mistake({"reward.name=gsm8k"}), HasSubstr("set reward.name = \"arithmetic\""));
   EXPECT_THAT(only_mistake({"data.prompt_template=Q:"}), HasSubstr("must contain {prompt}"));
-  EXPECT_THAT(only_mistake({"data.chat_template_kwargs=enable_thinking"}), HasSubstr("must be a JSON object"));
+  EXPECT_THAT(only_mistake({"data.chat_template_kwargs=enable_thinking"}),
+              HasSubstr("must be a JSON object"));
   EXPECT_THAT(only_mistake({"data.truncation=middel"}), HasSubstr("did you mean \"middle\"?"));
   EXPECT_THAT(only_mistake({"data.answer_key="}), HasSubstr("data.answer_key is empty"));
   EXPECT_THAT(only_mistake({"data.arithmetic.min_operand=99"}), HasSubstr("must be below"));

@@ -91,6 +91,37 @@ TEST_F(Training, ARunThatIsStoppedAndResumedEndsInTheSameBits) {
   EXPECT_TRUE(weights("step_60") == straight);
 }
 
+// What a step hands on beside weights: the KL's weight, and how many problems dynamic sampling took.
+TEST_F(Training, DynamicSamplingAndAnAdaptiveKlGoOnFromACheckpoint) {
+  const std::vector<std::string> dapo{
+      "algorithm.filter_groups.enable=true",   "algorithm.filter_groups.metric=score",
+      "algorithm.overlong_buffer.enable=true", "algorithm.overlong_buffer.len=4",
+      "algorithm.use_kl_in_reward=true",       "algorithm.kl_ctrl.type=adaptive",
+      "algorithm.kl_ctrl.kl_coef=0.1",         "algorithm.kl_ctrl.target_kl=1e-4",
+      "algorithm.kl_ctrl.horizon=100",         "actor.clip_ratio_high=0.28"};
+  const auto state = [&](const std::string& checkpoint) {
+    return nlohmann::json::parse(
+        read_all(fs::path(run_dir()) / "checkpoints" / checkpoint / "trainer" / "state.json"));
+  };
+  start_training(2, dapo);
+  const auto result = finish(std::chrono::seconds(100));
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+  const std::string straight = weights("step_4");
+  const auto half = state("step_2"), whole = state("step_4");
+  EXPECT_NE(half.at("kl_coefficient"), 0.1);
+  EXPECT_NE(half.at("kl_coefficient"), whole.at("kl_coefficient"));
+  EXPECT_GE(half.at("data").at("taken"), 2 * 8);
+  fs::remove_all(fs::path(run_dir()) / "checkpoints" / "step_4");
+
+  start_training(2, dapo);
+  const auto resumed = finish(std::chrono::seconds(100));
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_NE(resumed.out.find("resuming from "), std::string::npos) << resumed.out;
+  EXPECT_TRUE(weights("step_4") == straight);
+  EXPECT_EQ(state("step_4").at("kl_coefficient"), whole.at("kl_coefficient"));
+  EXPECT_EQ(state("step_4").at("data").at("taken"), whole.at("data").at("taken"));
+}
+
 TEST_F(Training, ACheckpointOfOtherProblemsIsRefusedAndOneOfAnotherBatchSizeGoesOnAtItsPlace) {
   start_training(2, {"sft.warm_start=false", "trainer.total_training_steps=3"});
   ASSERT_EQ(finish(std::chrono::seconds(100)).status, 0);
