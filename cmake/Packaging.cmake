@@ -74,7 +74,7 @@ else()
   file(STRINGS /etc/os-release _distribution REGEX "^ID=")
   if(_distribution STREQUAL "ID=debian")
     string(APPEND CPACK_DEBIAN_PACKAGE_DEPENDS
-      ", libopenmpi3, libfmt9, libspdlog1.10, libpcre2-8-0, libxxhash0")
+      ", libopenmpi3, libfmt9, libspdlog1.10, libyaml-cpp0.7, libpcre2-8-0, libxxhash0")
   endif()
 endif()
 include(CPack)

@@ -19,6 +19,7 @@ int status(const Arguments& arguments);
 int logs(const Arguments& arguments);
 int stop(const Arguments& arguments);
 int config(const Arguments& arguments);
+int import_verl(const Arguments& arguments);
 int docs(const Arguments& arguments);
 int version();
 int help(const Arguments& arguments);

@@ -19,6 +19,7 @@ const std::vector<Command>& all_commands() {
       {"logs", "RUN [--rank N] [-f]", "the end of a rank's log", logs},
       {"stop", "RUN [--now]", "let a run write a checkpoint and end", stop},
       {"config", "check|show|explain ...", "check or show a configuration, explain a key", config},
+      {"import-verl", "[FILE ...]", "a configuration from a verl command or YAML", import_verl},
       {"tokenize", "--model DIR ...", "texts and conversations to token ids, and back", hand_on},
       {"score", "--model DIR ...", "log-probabilities of given texts", hand_on},
       {"generate", "--model DIR ...", "completions of prompts", hand_on},

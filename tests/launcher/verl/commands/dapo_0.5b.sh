@@ -1,0 +1,56 @@
+set -x
+
+TRAIN_FILES=${TRAIN_FILES:-"$HOME/data/gsm8k/train.parquet"}
+VAL_FILES=${VAL_FILES:-"$HOME/data/gsm8k/test.parquet"}
+max_prompt_length=$((1024 * 1))
+max_response_length=$((1024 * 2))
+MODEL_PATH=${MODEL_PATH:-"$HOME/models/Qwen/Qwen2.5-0.5B-Instruct"}
+NNODES=${NNODES:-"1"}
+
+python3 -m recipe.dapo.main_dapo \
+    data.train_files="${TRAIN_FILES}" \
+    data.val_files="${VAL_FILES}" \
+    reward_model.reward_manager=dapo \
+    algorithm.adv_estimator=grpo \
+    algorithm.use_kl_in_reward=False \
+    algorithm.kl_ctrl.kl_coef=0.0 \
+    actor_rollout_ref.actor.use_kl_loss=False \
+    actor_rollout_ref.actor.kl_loss_coef=0.0 \
+    actor_rollout_ref.actor.clip_ratio_low=0.2 \
+    actor_rollout_ref.actor.clip_ratio_high=0.28 \
+    data.max_prompt_length="${max_prompt_length}" \
+    data.max_response_length="${max_response_length}" \
+    reward_model.overlong_buffer.enable=True \
+    reward_model.overlong_buffer.len=128 \
+    reward_model.overlong_buffer.penalty_factor=1.0 \
+    actor_rollout_ref.actor.loss_agg_mode=token-mean \
+    data.train_batch_size=256 \
+    data.gen_batch_size=1024 \
+    algorithm.filter_groups.enable=True \
+    algorithm.filter_groups.metric=seq_reward \
+    algorithm.filter_groups.max_num_gen_batches=10 \
+    actor_rollout_ref.model.path="${MODEL_PATH}" \
+    actor_rollout_ref.actor.optim.lr=1e-6 \
+    actor_rollout_ref.model.use_remove_padding=True \
+    actor_rollout_ref.model.use_fused_kernels=True \
+    actor_rollout_ref.rollout.n=4 \
+    actor_rollout_ref.actor.ppo_mini_batch_size=128 \
+    actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 \
+    actor_rollout_ref.actor.fsdp_config.param_offload=False \
+    actor_rollout_ref.actor.fsdp_config.optimizer_offload=False \
+    actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=2 \
+    actor_rollout_ref.rollout.tensor_model_parallel_size=2 \
+    actor_rollout_ref.rollout.name=vllm \
+    actor_rollout_ref.rollout.gpu_memory_utilization=0.8 \
+    actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=2 \
+    actor_rollout_ref.ref.fsdp_config.param_offload=True \
+    trainer.logger=console \
+    trainer.project_name=verl-test \
+    trainer.experiment_name=-dapo-minimal \
+    trainer.n_gpus_per_node=8 \
+    trainer.nnodes="${NNODES}" \
+    trainer.save_freq=-1 \
+    trainer.total_epochs=2 \
+    trainer.resume_mode=disable \
+    trainer.val_before_train=False \
+    trainer.total_training_steps=1 $@
