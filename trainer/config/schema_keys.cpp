@@ -385,7 +385,7 @@ void add_actor(Keys& k) {
       {"actor.policy_loss.loss_mode", AT(actor.loss.loss_mode), one_of(std::move(modes)), "",
        "The objective of a token: vanilla (PPO's clip), gspo (the clip of whole responses), cispo and "
        "sapo (which keep every token's gradient), geo_mean, clip_cov and kl_cov (which hold back the "
-       "tokens that cost most entropy), gpg (no ratio at all)."});
+       "tokens of a micro-batch that cost most entropy), gpg (no ratio at all)."});
   k.push_back({"actor.policy_loss.tau_pos", AT(actor.loss.tau_pos), above(0), "",
                "sapo: how sharply a ratio is held near 1 where the advantage is above 0.", "actor.tau_pos"});
   k.push_back({"actor.policy_loss.tau_neg", AT(actor.loss.tau_neg), above(0), "",
