@@ -38,9 +38,10 @@ void decide_switched_off(Draft& draft, const Setting& setting) {
     bool is_off = !given;
     for (const std::string& off : toggle.off)
       is_off = is_off || (given && same_value(given->value.text, off));
-    if (toggle.prefix == "critic.") is_off = !has_critic(draft);
+    const bool of_critic = toggle.key == "critic.enable";
+    if (of_critic) is_off = !has_critic(draft);
     if (is_off)
-      draft.needless(setting.key, toggle.prefix == "critic." && !given
+      draft.needless(setting.key, of_critic && !given
                                       ? "there is no critic: algorithm.adv_estimator is not gae"
                                       : toggle.text);
   }
@@ -48,7 +49,8 @@ void decide_switched_off(Draft& draft, const Setting& setting) {
 
 bool in_a_rule(const std::string& key) {
   return std::any_of(rules().begin(), rules().end(), [&](const Rule& rule) {
-    return std::find(rule.keys.begin(), rule.keys.end(), key) != rule.keys.end();
+    return std::any_of(rule.keys.begin(), rule.keys.end(),
+                       [&](const std::string& k) { return k == key || k == key + ".*"; });
   });
 }
 

@@ -52,8 +52,10 @@ const Row* find_row(const std::string& key) {
   size_t best_length = 0;
   for (const Row& row : rows()) {
     if (row.key == key) return &row;
-    const size_t length = row.key.size() - 1;  // of what stands before the *
-    if (row.key.back() == '*' && length > best_length && key.compare(0, length, row.key, 0, length) == 0) {
+    if (row.key.back() != '*') continue;
+    if (row.key.compare(0, row.key.size() - 2, key) == 0) return &row;  // the table itself, empty
+    const size_t length = row.key.size() - 1;                           // of what stands before the *
+    if (length > best_length && key.compare(0, length, row.key, 0, length) == 0) {
       best = &row;
       best_length = length;
     }
@@ -98,6 +100,8 @@ const std::vector<Switch>& switches() {
        {"disabled"},
        "the replay of routes is off"},
       {"critic.", "critic.enable", {"False"}, "there is no critic (critic.enable)"},
+      {"trainer.critic_warmup", "critic.enable", {"False"}, "there is no critic (critic.enable)"},
+      {"critic.model.lora.", "critic.model.lora.rank", {"0"}, "LoRA is off (lora.rank)"},
       {"critic.model.lora_", "critic.model.lora_rank", {"0"}, "LoRA is off (lora_rank)"},
       {"critic.model.target_modules", "critic.model.lora_rank", {"0"}, "LoRA is off (lora_rank)"},
       {"reward_model.model.", "reward_model.enable", {"False"}, "no reward model (reward_model.enable)"},

@@ -31,6 +31,8 @@ void add_rollout(Rows& rows) {
                    "log-probabilities are those of the distribution at rollout.temperature"),
        needless(r + "scheduling_policy", "first come, first served"),
        needless(r + "load_format", "rollout takes its weights from the actor"),
+       needless(r + "layer_name_map.*", "rollout takes its weights from the actor"),
+       needless("actor_rollout_ref.profiler.*", "every stage is timed, always"),
        needless(r + "layered_summon", "rollout takes its weights from the actor"),
        needless(r + "update_weights_bucket_megabytes", "weights go straight to their place"),
        needless(r + "checkpoint_engine.*", "weights go straight to their place"),

@@ -110,6 +110,7 @@ void add_trainer(Rows& rows) {
        unsupported(t + "v1.trainer_mode", {"sync"}, "steps are synchronous"),
        needless(t + "v1.*", "there is one trainer"),
        needless(t + "remove_previous_ckpt_in_save", "see trainer.max_checkpoints_to_keep"),
+       needless(t + "npu_profile.*", "every stage is timed, always"),
        needless(t + "profile_steps", "every stage is timed, always"),
        needless(t + "worker_nsight_options.*", "profile the ranks with the system's tools"),
        needless(t + "controller_nsight_options.*", "profile the ranks with the system's tools"),

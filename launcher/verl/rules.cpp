@@ -226,8 +226,8 @@ void betas(Draft& draft, const std::string& key, const std::string& table) {
   const bool pair = given && given->value.kind == Value::Kind::list && given->value.items.size() == 2;
   if (given && !pair) return draft.unsupported(key, "two numbers, as in [0.9,0.999]");
   const std::string from = pair ? shown(*given) : "";
-  const std::string wrong = draft.set(table + "beta1", scalar(pair ? given->value.items[0] : "0.9"), from) +
-                            draft.set(table + "beta2", scalar(pair ? given->value.items[1] : "0.999"), from);
+  std::string wrong = draft.set(table + "beta1", scalar(pair ? given->value.items[0] : "0.9"), from);
+  if (wrong.empty()) wrong = draft.set(table + "beta2", scalar(pair ? given->value.items[1] : "0.999"), from);
   if (!pair) return;
   if (!wrong.empty()) return draft.unsupported(key, wrong);
   draft.mapped(key,

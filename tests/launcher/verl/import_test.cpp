@@ -486,6 +486,25 @@ trainer:
   EXPECT_EQ(entry(made, "trainer.logger").where, "run.yaml:22");
 }
 
+TEST(ImportYaml, WhatAWholeConfigurationOfVerlsLeavesOffAsksForNothing) {
+  const Import made = imported(R"(
+actor_rollout_ref:
+  actor: {optim: {override_optimizer_config: {}}, shuffle: false, ulysses_sequence_parallel_size: 1, load_weight: true,
+          router_replay: {mode: disabled, record_file: x}, profiler: {enable: false, ranks: []}}
+  rollout: {ignore_eos: false, quantization: null, data_parallel_size: 1, val_kwargs: {do_sample: false, n: 1, top_p: 1.0},
+            multi_turn: {enable: false, max_parallel_calls: 1, format: hermes}, layer_name_map: {qkv_layer_name: qkv}}
+  model: {override_config: {}, lora_rank: 0, lora_alpha: 16, lora: {rank: 0, alpha: 32}, mtp: {enable: false, method: mtp}}
+data: {apply_chat_template_kwargs: {}, custom_cls: {path: null, name: null}}
+critic: {strategy: fsdp, optim: {lr: 1e-5}}
+reward_model: {enable: false, model: {path: m}, reward_manager: naive, sandbox_fusion: {url: null, max_concurrent: 64}}
+algorithm: {adv_estimator: grpo, use_pf_ppo: false, pf_ppo: {weight_pow: 2.0}}
+trainer: {critic_warmup: 0, val_only: false, resume_mode: auto, resume_from_path: null}
+transfer_queue: {enable: false}
+)",
+                               "whole.yaml");
+  EXPECT_THAT(unsupported(made), IsEmpty());
+}
+
 TEST(ImportYaml, ACommandGoesBeforeTheFile) {
   Settings settings;
   read_settings("data:\n  seed: 1\ntrainer:\n  total_epochs: 2\n", "a.yaml", home, settings);
