@@ -59,11 +59,23 @@ class Beside {
  public:
   Beside(const MicroBatch& micro, at::Device device) : micro_(micro), device_(device) {}
 
-  at::Tensor numbers(const std::function<double(const Sample&, int64_t)>& value) const {
-    return per_token(micro_, device_, value);
-  }
   at::Tensor list(std::vector<float> Sample::*values) const {
-    return numbers([values](const Sample& s, int64_t t) { return (s.*values)[static_cast<size_t>(t)]; });
+    return per_token(micro_, device_,
+                     [values](const Sample& s, int64_t t) { return (s.*values)[static_cast<size_t>(t)]; });
+  }
+  /// One number for all tokens of a response that are learned from; 0 for the others.
+  at::Tensor of_responses(const std::function<double(const Sample&)>& value) const {
+    std::vector<float> numbers(static_cast<size_t>(micro_.num_pairs()), 0.0F);
+    for (const PackedSample& packed : micro_.samples) {
+      const auto number = static_cast<float>(value(*packed.sample));
+      for (int64_t t = 0; t < packed.sample->length(); ++t)
+        if (packed.sample->counts(t)) numbers[static_cast<size_t>(packed.begin + t)] = number;
+    }
+    return at::from_blob(numbers.data(), {micro_.num_pairs()}, at::kFloat).clone().to(device_);
+  }
+  at::Tensor weights(const std::string& aggregation, const losses::BatchTotals& totals) const {
+    return of_responses(
+        [&](const Sample& s) { return losses::token_weight(aggregation, s.counted(), totals); });
   }
   at::Tensor lengths() const {
     std::vector<int64_t> lengths;
@@ -86,13 +98,9 @@ losses::PolicyTokens tokens_of(const Beside& beside, const at::Tensor& log_probs
                            : old == OldPolicy::recomputed ? beside.list(&Sample::old_log_probs)
                                                           : log_probs.detach();
   tokens.advantages_N = beside.list(&Sample::advantages);
-  const std::string& aggregation = losses::aggregation_of(config);
-  tokens.weights_N = beside.numbers([&](const Sample& s, int64_t t) {
-    return s.counts(t) ? losses::token_weight(aggregation, s.counted(), totals) : 0.0;
-  });
-  tokens.shares_N = beside.numbers([&](const Sample& s, int64_t t) {
-    return s.counts(t) ? 1.0 / static_cast<double>(totals.tokens) : 0.0;
-  });
+  tokens.weights_N = beside.weights(losses::aggregation_of(config), totals);
+  tokens.shares_N =
+      beside.of_responses([&](const Sample&) { return 1.0 / static_cast<double>(totals.tokens); });
   tokens.lengths_S = beside.lengths();
   return tokens;
 }
@@ -129,9 +137,7 @@ void update_policy(StepContext& context, std::span<Group> groups, const ActorCon
     metrics.sum("actor/pg_clipfrac_lower", update.part * policy.metrics.clipped_lower);
     metrics.sum("actor/ppo_kl", update.part * policy.metrics.kl_to_old);
     if (config.use_kl_loss || config.entropy_coeff != 0.0) {
-      const at::Tensor weights = beside.numbers([&](const Sample& s, int64_t t) {
-        return s.counts(t) ? losses::token_weight(config.loss_agg_mode, s.counted(), totals) : 0.0;
-      });
+      const at::Tensor weights = beside.weights(config.loss_agg_mode, totals);
       if (config.use_kl_loss) {
         const at::Tensor kl =
             (losses::kl_estimate(log_probs, beside.list(&Sample::ref_log_probs), config.kl_loss_type) *

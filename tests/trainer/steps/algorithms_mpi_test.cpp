@@ -8,6 +8,8 @@
 
 #include "tests/trainer/steps/small_run.h"
 #include "trainer/algorithms/estimator_config.h"
+#include "trainer/steps/generation.h"
+#include "trainer/steps/policy_update.h"
 
 namespace trireme::steps {
 namespace {
@@ -140,6 +142,36 @@ TEST(Algorithms, RolloutCorrectionChangesNothingWhereRolloutIsTheActor) {
   SmallRun bypassed = small_run();
   bypassed.algorithm.rollout_correction.bypass_mode = true;
   EXPECT_TRUE(outcome(bypassed, env, 2, true).masters.equal(without.masters));
+}
+
+// Rejected tokens count neither in the loss nor in what it is divided by.
+TEST(Algorithms, AResponseThatIsRejectedMightAsWellNotBeThere) {
+  for (const char* aggregation : {"token-mean", "seq-mean-token-mean", "seq-mean-token-sum-norm"}) {
+    SmallRun run;
+    run.actor.loss.loss_agg_mode = aggregation;
+    run.actor.loss.entropy_coeff = 0.01;
+    const auto gradient = [&](bool rejected) {
+      SmallRank rank(run, alone(), everyone(1));
+      StepMetrics metrics;
+      auto groups = generate_groups(rank.context, run.data, run.rollout, {}, metrics);
+      for (Group& group : groups) {
+        for (size_t i = 0; i < group.samples.size(); ++i) {
+          Sample& sample = group.samples[i];
+          sample.advantages.assign(sample.tokens.size(), static_cast<float>(i) - 0.5F);
+          sample.ref_log_probs.assign(sample.tokens.size(), -5.0F);
+          if (rejected) sample.mask.assign(sample.tokens.size(), i == 2 ? 0 : 1);
+        }
+        if (!rejected) group.samples.pop_back();
+      }
+      update_policy(rank.context, groups, run.actor, {.lr = 1e-3, .max_response_length = 9}, metrics);
+      return rank.models.actor_parameters->gradient().clone();
+    };
+    const at::Tensor with = gradient(true), without = gradient(false);
+    EXPECT_GT(at::linalg_vector_norm(without).item<double>(), 1e-3);
+    EXPECT_LT(at::linalg_vector_norm(with - without).item<double>(),
+              1e-5 * at::linalg_vector_norm(without).item<double>())
+        << aggregation;
+  }
 }
 
 }  // namespace
