@@ -46,6 +46,9 @@ std::optional<std::string> toml_of(const Value& value, const config::Key& key) {
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
+// Beyond every range of ours, and small enough to be multiplied.
+constexpr int64_t kLargest = int64_t{1} << 31;
+
 // A mistake's line is "WHERE: what".
 std::string without_place(const std::string& line, const std::string& place) {
   return line.rfind(place + ": ", 0) == 0 ? line.substr(place.size() + 2) : line;
@@ -97,7 +100,8 @@ std::string Draft::text(const std::string& key, const std::string& verl_default)
 
 int64_t Draft::whole(const std::string& key, int64_t verl_default) const {
   const Setting* setting = given(key);
-  return setting ? as_whole(setting->value.text).value_or(verl_default) : verl_default;
+  const int64_t number = setting ? as_whole(setting->value.text).value_or(verl_default) : verl_default;
+  return std::clamp(number, -kLargest, kLargest);
 }
 
 bool Draft::flag(const std::string& key, bool verl_default) const {

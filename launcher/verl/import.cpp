@@ -60,6 +60,8 @@ void decide_by_row(Draft& draft, const Setting& setting) {
   const Row* row = find_row(setting.key);
   if ((row || in_a_rule(setting.key)) && setting.value.is_null() && setting.missing.empty())
     return draft.needless(setting.key, "null asks for nothing");
+  if (!row && in_a_rule(setting.key))
+    return draft.unsupported(setting.key, fmt::format("{} is no value for it", setting.value.shown()));
   if (!row) {
     std::vector<std::string> known;
     for (const Row& r : rows()) known.push_back(r.key);

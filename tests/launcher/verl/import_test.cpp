@@ -394,6 +394,17 @@ TEST(Import, WrongValuesAreSaid) {
               HasSubstr("LoRA is off"));
 }
 
+TEST(Import, NonsenseIsAccountedForToo) {
+  for (const Rule& rule : rules())
+    for (const std::string& key : rule.keys)
+      for (const char* nonsense : {"x y", "-7", "[a,b,c]", "9007199254740993", "1e300", "nan", "{a: b}"}) {
+        const std::string name = key.back() == '*' ? key.substr(0, key.size() - 1) + "x" : key;
+        const Import made = of({name + "=" + nonsense, "algorithm.adv_estimator=grpo"});
+        ASSERT_EQ(made.entries.size(), 2u) << name << " = " << nonsense;
+        EXPECT_FALSE(made.entries[0].text.empty()) << name << " = " << nonsense;
+      }
+}
+
 TEST(Import, NullAsksForNothing) {
   for (const Rule& rule : rules())
     for (const std::string& key : rule.keys) {
