@@ -26,7 +26,7 @@ struct RunState {
   int64_t num_problems = 0;  // to train on
   uint64_t fingerprint = 0;  // of their contents and order (data::fingerprint)
   int64_t optimizer_updates = 0;
-  std::optional<double> kl_coefficient;  // of KL in the reward, where it adapts
+  std::optional<double> kl_coefficient;   // of KL in the reward, where it adapts
   std::string kernels;                    // the instruction set that computed it; empty on a GPU
   std::map<std::string, double> results;  // eval_before, eval_after_sft, seconds so far, ...
   std::string
