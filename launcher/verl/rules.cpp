@@ -131,23 +131,28 @@ void critic_budget(Draft& draft) {
 
 // ---- Loss and schedule.
 
+// A ratio is above 0, so 1 - 10 clips no more than 1 - 1 does.
+Value bounded(const Value& value, const std::string& side) {
+  return side == "low" && as_number(value.text).value_or(0) > 1 ? scalar("1.0") : value;
+}
+
 void clip(Draft& draft) {
   const Setting* both = draft.given(kActor + "clip_ratio");
   for (const char* side : {"low", "high"}) {
     const std::string leaf = std::string("clip_ratio_") + side;
     if (const Setting* given = draft.given(kActor + leaf))
-      draft.map(kActor + leaf, "actor." + leaf, given->value);
+      draft.map(kActor + leaf, "actor." + leaf, bounded(given->value, side));
     else if (both)
-      draft.set("actor." + leaf, both->value, shown(*both));
+      draft.set("actor." + leaf, bounded(both->value, side), shown(*both));
     else
       draft.set("actor." + leaf, scalar("0.2"), "");
   }
   if (!both) return;
   if (draft.given(kActor + "clip_ratio_low") && draft.given(kActor + "clip_ratio_high"))
     return draft.needless(both->key, "clip_ratio_low and clip_ratio_high go before it");
-  draft.map(
-      both->key, draft.given(kActor + "clip_ratio_low") ? "actor.clip_ratio_high" : "actor.clip_ratio_low",
-      both->value, "for each side that is not given by itself; verl reads it only where those are null");
+  const std::string side = draft.given(kActor + "clip_ratio_low") ? "high" : "low";
+  draft.map(both->key, "actor.clip_ratio_" + side, bounded(both->value, side),
+            "for each side that is not given by itself; verl reads it only where those are null");
 }
 
 // verl computes these losses over whole responses, whatever loss_agg_mode says.

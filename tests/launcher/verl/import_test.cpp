@@ -328,6 +328,7 @@ TEST(Import, ConvertsUnits) {
                       "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=4096"}),
                   "actor.ppo_max_token_len_per_rank"),
             std::to_string(512 + 8192));
+  EXPECT_EQ(value(of({"actor_rollout_ref.actor.clip_ratio_low=10"}), "actor.clip_ratio_low"), "1.0");
   EXPECT_EQ(value(of({"actor_rollout_ref.rollout.top_k=0"}), "rollout.top_k"), "-1");
   EXPECT_EQ(value(of({"algorithm.rollout_correction.rollout_is_threshold=0.5_3.0"}),
                   "algorithm.rollout_correction.rollout_is_threshold_low"),
