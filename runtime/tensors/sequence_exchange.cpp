@@ -1,8 +1,12 @@
 #include "runtime/tensors/sequence_exchange.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -23,7 +27,7 @@ struct Labels {
   std::vector<int64_t> begins;  // of each rank's, and the end
 };
 
-Labels gather_labels(comm::Communicator& world, const std::vector<Record>& records) {
+Labels gather_labels(comm::Communicator& world, const std::vector<Outgoing>& records) {
   const int64_t mine = static_cast<int64_t>(records.size());
   std::vector<int64_t> counts(world.size());
   world.all_gather({&mine, 1, comm::DType::i64}, {counts.data(), world.size(), comm::DType::i64});
@@ -32,8 +36,7 @@ Labels gather_labels(comm::Communicator& world, const std::vector<Record>& recor
   std::partial_sum(counts.begin(), counts.end(), labels.begins.begin() + 1);
   labels.all.resize(labels.begins.back());
   std::vector<Label> own;
-  for (const Record& record : records)
-    own.push_back({record.id, record.cost, static_cast<int64_t>(record.bytes.size())});
+  for (const Outgoing& record : records) own.push_back({record.id, record.cost, record.num_bytes});
   for (int64_t& count : counts) count *= 3;
   world.all_gather_v({own.data(), 3 * mine, comm::DType::i64},
                      {labels.all.data(), 3 * labels.begins.back(), comm::DType::i64}, counts);
@@ -65,13 +68,24 @@ void check(const std::vector<std::vector<int>>& replicas, int num_ranks) {
   }
 }
 
+// Fresh memory of this size costs its pages' faults more than what is done with it: large pages have few.
+std::shared_ptr<char> allocate(int64_t bytes) {
+  constexpr size_t kLargePage = size_t{2} << 20;
+  const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  if (size < 2 * kLargePage)
+    return {static_cast<char*>(::operator new(size)), [](char* p) { ::operator delete(p); }};
+  const size_t whole = (size + kLargePage - 1) / kLargePage * kLargePage;
+  char* memory = static_cast<char*>(std::aligned_alloc(kLargePage, whole));
+  if (!memory) throw std::bad_alloc();
+  ::madvise(memory, whole, MADV_HUGEPAGE);  // where the machine has none, it is as it was
+  return {memory, [](char* p) { std::free(p); }};
+}
+
 struct Bytes {
-  std::unique_ptr<char[]> data;
+  std::shared_ptr<char> data;
   std::vector<int64_t> counts;  // to or from each rank; they lie in rank order
 
-  explicit Bytes(std::vector<int64_t> counts_)
-      : data(std::make_unique_for_overwrite<char[]>(static_cast<size_t>(total(counts_)))),
-        counts(std::move(counts_)) {}
+  explicit Bytes(std::vector<int64_t> counts_) : data(allocate(total(counts_))), counts(std::move(counts_)) {}
   static int64_t total(const std::vector<int64_t>& counts) {
     return std::accumulate(counts.begin(), counts.end(), int64_t{0});
   }
@@ -81,27 +95,27 @@ struct Bytes {
 // What this rank sends, bare: everybody knows from the labels who sends what to whom. `to` gives the ranks
 // that the k-th record goes to.
 template <typename Ranks>
-Bytes pack(std::vector<Record> records, int num_ranks, const Ranks& to) {
+Bytes pack(const std::vector<Outgoing>& records, int num_ranks, const Ranks& to) {
   std::vector<int64_t> counts(num_ranks);
   for (size_t k = 0; k < records.size(); ++k)
-    for (const int rank : to(k)) counts[rank] += static_cast<int64_t>(records[k].bytes.size());
+    for (const int rank : to(k)) counts[rank] += records[k].num_bytes;
   std::vector<int64_t> ends(num_ranks);
   std::exclusive_scan(counts.begin(), counts.end(), ends.begin(), int64_t{0});
   Bytes out(std::move(counts));
   for (size_t k = 0; k < records.size(); ++k)
     for (const int rank : to(k)) {
-      std::memcpy(out.data.get() + ends[rank], records[k].bytes.data(), records[k].bytes.size());
-      ends[rank] += static_cast<int64_t>(records[k].bytes.size());
+      records[k].write(out.data.get() + ends[rank]);
+      ends[rank] += records[k].num_bytes;
     }
   return out;
 }
 
 }  // namespace
 
-std::vector<Record> exchange(comm::Communicator& world, std::vector<Record> records,
-                             const std::vector<std::vector<int>>& replicas) {
+Arrivals exchange_in_place(comm::Communicator& world, std::vector<Outgoing> records,
+                           const std::vector<std::vector<int>>& replicas) {
   check(replicas, world.size());
-  std::sort(records.begin(), records.end(), [](const Record& a, const Record& b) { return a.id < b.id; });
+  std::sort(records.begin(), records.end(), [](const Outgoing& a, const Outgoing& b) { return a.id < b.id; });
   const Labels labels = gather_labels(world, records);
   check(labels);
   std::vector<std::pair<int64_t, int64_t>> id_and_cost;
@@ -109,7 +123,7 @@ std::vector<Record> exchange(comm::Communicator& world, std::vector<Record> reco
   const std::vector<int> assigned = assign(id_and_cost, static_cast<int>(replicas.size()));
 
   const int64_t mine = labels.begins[world.rank()];
-  Bytes out = pack(std::move(records), world.size(), [&](size_t k) -> const std::vector<int>& {
+  Bytes out = pack(records, world.size(), [&](size_t k) -> const std::vector<int>& {
     return replicas[assigned[mine + static_cast<int64_t>(k)]];
   });
   int own = -1;  // the replica of this rank
@@ -126,14 +140,28 @@ std::vector<Record> exchange(comm::Communicator& world, std::vector<Record> reco
   world.all_to_all_v(out.view(), out.counts, in.view(), in.counts);
   out.data.reset();
 
-  std::vector<Record> result;
+  Arrivals result;
   const char* next = in.data.get();
   for (const int64_t i : arriving) {
     const Label& label = labels.all[i];
-    result.push_back({label.id, label.cost, std::string(next, static_cast<size_t>(label.num_bytes))});
+    result.records.push_back({label.id, label.cost, {next, static_cast<size_t>(label.num_bytes)}});
     next += label.num_bytes;
   }
-  std::sort(result.begin(), result.end(), [](const Record& a, const Record& b) { return a.id < b.id; });
+  result.memory = std::move(in.data);
+  std::sort(result.records.begin(), result.records.end(),
+            [](const auto& a, const auto& b) { return a.id < b.id; });
+  return result;
+}
+
+std::vector<Record> exchange(comm::Communicator& world, std::vector<Record> records,
+                             const std::vector<std::vector<int>>& replicas) {
+  std::vector<Outgoing> outgoing;
+  for (const Record& record : records)
+    outgoing.push_back({record.id, record.cost, static_cast<int64_t>(record.bytes.size()),
+                        [&](char* to) { std::memcpy(to, record.bytes.data(), record.bytes.size()); }});
+  std::vector<Record> result;
+  const Arrivals arrivals = exchange_in_place(world, std::move(outgoing), replicas);
+  for (const auto& [id, cost, bytes] : arrivals.records) result.push_back({id, cost, std::string(bytes)});
   return result;
 }
 

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
@@ -24,5 +27,26 @@ struct Record {
 /// a cost is negative, a replica is empty, or a rank in one is none of the world's or is named twice.
 std::vector<Record> exchange(comm::Communicator& world, std::vector<Record> records,
                              const std::vector<std::vector<int>>& replicas);
+
+/// A record that is written where it is sent from, so that no copy of it need exist before.
+struct Outgoing {
+  int64_t id = 0, cost = 1;
+  int64_t num_bytes = 0;
+  std::function<void(char* to)> write;  // all num_bytes; called once for each rank that it goes to
+};
+
+/// Records where they were received: views into `memory`, which lives with them.
+struct Arrivals {
+  struct View {
+    int64_t id = 0, cost = 1;
+    std::string_view bytes;
+  };
+  std::vector<View> records;  // in ascending id
+  std::shared_ptr<char> memory;
+};
+
+/// The same without copies of what is sent and received.
+Arrivals exchange_in_place(comm::Communicator& world, std::vector<Outgoing> records,
+                           const std::vector<std::vector<int>>& replicas);
 
 }  // namespace trireme::tensors

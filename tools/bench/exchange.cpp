@@ -92,33 +92,29 @@ std::vector<Sequence> make_sequences(const comm::Communicator& world, int64_t co
 }
 
 template <typename T>
-void append(std::string& bytes, const std::vector<T>& column) {
-  bytes.append(reinterpret_cast<const char*>(column.data()), column.size() * sizeof(T));
+char* put(char* to, const std::vector<T>& column) {
+  std::memcpy(to, column.data(), column.size() * sizeof(T));
+  return to + column.size() * sizeof(T);
 }
 
 template <typename T>
 std::vector<T> take(const char*& from, size_t count) {
-  std::vector<T> column(count);
-  std::memcpy(column.data(), from, count * sizeof(T));
+  const auto* first = reinterpret_cast<const T*>(from);  // all columns are of 4 bytes
   from += count * sizeof(T);
-  return column;
+  return {first, first + count};
 }
 
 std::vector<Sequence> change_ranks(comm::Communicator& world, const std::vector<Sequence>& sequences) {
-  std::vector<tensors::Record> records;
-  for (const Sequence& s : sequences) {
-    tensors::Record& record = records.emplace_back();
-    record.id = s.id;
-    record.cost = static_cast<int64_t>(s.tokens.size());
-    record.bytes.reserve(s.tokens.size() * 12);
-    append(record.bytes, s.tokens);
-    append(record.bytes, s.log_probs);
-    append(record.bytes, s.advantages);
-  }
+  std::vector<tensors::Outgoing> records;
+  for (const Sequence& s : sequences)
+    records.push_back({s.id, static_cast<int64_t>(s.tokens.size()),
+                       static_cast<int64_t>(s.tokens.size() * 12),
+                       [&s](char* to) { put(put(put(to, s.tokens), s.log_probs), s.advantages); }});
   std::vector<std::vector<int>> replicas;
   for (int r = 0; r < world.size(); ++r) replicas.push_back({r});
   std::vector<Sequence> arrived;
-  for (const auto& record : tensors::exchange(world, std::move(records), replicas)) {
+  const tensors::Arrivals arrivals = tensors::exchange_in_place(world, std::move(records), replicas);
+  for (const auto& record : arrivals.records) {
     const char* from = record.bytes.data();
     const size_t n = record.bytes.size() / 12;
     Sequence& s = arrived.emplace_back();

@@ -57,5 +57,28 @@ TEST(SequenceExchange, ReplicasShareTheirRecords) {
   });
 }
 
+TEST(SequenceExchange, RecordsAreWrittenWhereTheyLeaveAndReadWhereTheyArrive) {
+  comm::LocalWorld::run(3, [](comm::Communicator& world) {
+    // Large ones too, whose memory is of another kind. Rank 2 sends nothing; ranks 1 and 2 are one replica.
+    std::vector<Outgoing> records;
+    int written = 0;
+    for (int64_t id = world.rank(); id < 6 && world.rank() < 2; id += 2)
+      records.push_back({id, 1, 1'500'000 + id, [id, &written](char* to) {
+                           std::fill_n(to, 1'500'000 + id, static_cast<char>('a' + id));
+                           ++written;
+                         }});
+    Arrivals arrivals = exchange_in_place(world, std::move(records), {{0}, {1, 2}});
+    EXPECT_EQ(arrivals.records.size(), 3u);  // equal costs: each replica has half
+    const Arrivals kept = std::move(arrivals);
+    for (size_t i = 0; i < kept.records.size(); ++i) {
+      const auto& [id, cost, bytes] = kept.records[i];
+      EXPECT_EQ(bytes, std::string(static_cast<size_t>(1'500'000 + id), static_cast<char>('a' + id)));
+      if (i > 0) EXPECT_GT(id, kept.records[i - 1].id);
+    }
+    const double all = world.all_reduce_scalar(written);
+    EXPECT_EQ(all, 3 * 1 + 3 * 2);  // once for each rank that it went to
+  });
+}
+
 }  // namespace
 }  // namespace trireme::tensors
