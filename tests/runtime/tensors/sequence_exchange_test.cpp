@@ -73,7 +73,9 @@ TEST(SequenceExchange, RecordsAreWrittenWhereTheyLeaveAndReadWhereTheyArrive) {
     for (size_t i = 0; i < kept.records.size(); ++i) {
       const auto& [id, cost, bytes] = kept.records[i];
       EXPECT_EQ(bytes, std::string(static_cast<size_t>(1'500'000 + id), static_cast<char>('a' + id)));
-      if (i > 0) EXPECT_GT(id, kept.records[i - 1].id);
+      if (i > 0) {
+        EXPECT_GT(id, kept.records[i - 1].id);
+      }
     }
     const double all = world.all_reduce_scalar(written);
     EXPECT_EQ(all, 3 * 1 + 3 * 2);  // once for each rank that it went to
