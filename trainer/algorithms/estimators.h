@@ -61,33 +61,32 @@ std::span<const Estimator> estimators();
 /// (R - mean) / (std + 1e-6) with the unbiased std, without the division unless norm_adv_by_std_in_grpo. A
 /// lone response keeps its reward (mean 0, std 1). Source: DeepSeekMath, arXiv:2402.03300, section 4.1.2.
 void grpo(std::span<Trajectory> group, const AlgorithmConfig& config);
-/// R - mean. Source: Liu et al. 2025, arXiv:2503.20783, section 3.2.
+/// R - mean. Source: Liu et al. 2025, arXiv:2503.20783.
 void dr_grpo(std::span<Trajectory> group, const AlgorithmConfig& config);
 /// R less the mean of the others: n / (n - 1) (R - mean). A lone response keeps its reward. Source: Ahmadian
-/// et al. 2024, arXiv:2402.14740, section 3.2.
+/// et al. 2024, arXiv:2402.14740.
 void rloo(std::span<Trajectory> group, const AlgorithmConfig& config);
 /// R less the rewards' mean weighted by length, which makes the gradient's variance least. A lone response
-/// keeps its reward. Source: Hao et al. 2025, arXiv:2505.23585, eq. 9.
+/// keeps its reward. Source: Hao et al. 2025, arXiv:2505.23585.
 void opo(std::span<Trajectory> group, const AlgorithmConfig& config);
 /// The best response gets its lead over the second, divided by (std + 1e-6) where norm_adv_by_std_in_grpo;
-/// the others get 0, and so does a lone response. Source: Chen et al. 2025, arXiv:2508.10751; verl
+/// the others get 0, and so does a lone response. Source: arXiv:2503.19595; verl
 /// compute_grpo_passk_outcome_advantage.
 void grpo_passk(std::span<Trajectory> group, const AlgorithmConfig& config);
 /// R - mean, a lone response keeps its reward; over the batch scaled by responses / those with a reward other
-/// than 0. Source: Chu et al. 2025, arXiv:2504.02546, eq. 6.
+/// than 0. Source: Chu et al. 2025, arXiv:2504.02546.
 void gpg(std::span<Trajectory> group, const AlgorithmConfig& config);
 void scale_by_nonzero(std::span<Trajectory> group, const BatchStatistics& batch);
-/// R - mean, a lone response keeps its reward; over the batch whitened. Source: Hu 2025, arXiv:2501.03262,
-/// section 3.2 (with a group's baseline).
+/// R - mean, a lone response keeps its reward; over the batch whitened. Source: Hu 2025, arXiv:2501.03262
+/// (with a group's baseline).
 void reinforce_plus_plus_baseline(std::span<Trajectory> group, const AlgorithmConfig& config);
 
 // token_returns.cpp: from each token's reward on.
 
 /// Discounted returns, G_t = r_t + gamma G_(t+1), masked tokens passed over; over the batch whitened. Source:
-/// Hu 2025, arXiv:2501.03262, section 3.1.
+/// Hu 2025, arXiv:2501.03262.
 void reinforce_plus_plus(std::span<Trajectory> group, const AlgorithmConfig& config);
-/// What is still to come, less the reward of the greedy response. Source: Li et al. 2023, arXiv:2310.10505,
-/// algorithm 1.
+/// What is still to come, less the reward of the greedy response. Source: Li et al. 2023, arXiv:2310.10505.
 void remax(std::span<Trajectory> group, const AlgorithmConfig& config);
 /// delta_t = r_t + gamma V_(t+1) - V_t, A_t = delta_t + gamma lam A_(t+1); over masked tokens (what a tool
 /// wrote) V and A are carried unchanged. returns = A + V; then advantages are whitened over the batch.

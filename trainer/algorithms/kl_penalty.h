@@ -22,7 +22,7 @@ class KlController {
   void set_coefficient(double coefficient) { coefficient_ = coefficient; }
   /// After a step whose responses were `kl` from the reference, in nats per token, on average: adaptive
   /// control multiplies the weight by 1 + clip(kl / target - 1, +-0.2) responses / horizon.
-  /// Source: Ziegler et al. 2019, arXiv:1909.08593, section 2.2.
+  /// Source: Ziegler et al. 2019, arXiv:1909.08593.
   void update(double kl, int64_t responses);
 
  private:

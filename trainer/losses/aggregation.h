@@ -22,7 +22,7 @@ struct BatchTotals {
 ///   seq-mean-token-sum-norm   1 / (sequences * scale)
 /// Throws invalid_config on another mode. Source: verl agg_loss; token-mean: DAPO, arXiv:2503.14476, eq. 12;
 /// seq-mean-token-mean: DeepSeekMath, arXiv:2402.03300, eq. 3; seq-mean-token-sum-norm: Liu et al. 2025,
-/// arXiv:2503.20783, section 3.2.
+/// arXiv:2503.20783.
 double token_weight(const std::string& loss_agg_mode, int64_t length, const BatchTotals& totals);
 
 }  // namespace trireme::losses

@@ -54,24 +54,24 @@ const std::string& aggregation_of(const PolicyLossConfig& config);
 /// arXiv:1912.09729, eq. 5.
 at::Tensor vanilla_loss(const PolicyTokens& tokens, const PolicyLossConfig& config, PolicyMetrics& metrics);
 /// The clip of a response's ratio, exp of its mean log-ratio, whose gradient each token gets for its own
-/// log-probability; at most exp(10). Source: Zheng et al. 2025, arXiv:2507.18071, eq. 14.
+/// log-probability; at most exp(10). Source: Zheng et al. 2025, arXiv:2507.18071.
 at::Tensor gspo_loss(const PolicyTokens& tokens, const PolicyLossConfig& config, PolicyMetrics& metrics);
-/// -A log pi, times the clipped ratio without its gradient. Source: MiniMax-M1, arXiv:2506.13585, eq. 4.
+/// -A log pi, times the clipped ratio without its gradient. Source: MiniMax-M1, arXiv:2506.13585.
 at::Tensor cispo_loss(const PolicyTokens& tokens, const PolicyLossConfig& config, PolicyMetrics& metrics);
 /// -A (4 / tau) sigmoid(tau (r - 1)), tau_pos for A > 0, else tau_neg. Source: Gao et al. 2025,
-/// arXiv:2511.20347, eq. 5.
+/// arXiv:2511.20347.
 at::Tensor sapo_loss(const PolicyTokens& tokens, const PolicyLossConfig& config, PolicyMetrics& metrics);
 /// -A of a response times the geometric mean of its tokens' ratios, each log-ratio clipped to [-low, high] on
-/// the side that its advantage pushes to. Source: Zhao et al. 2025, arXiv:2507.20673, eq. 6.
+/// the side that its advantage pushes to. Source: Zhao et al. 2025, arXiv:2507.20673.
 at::Tensor geo_mean_loss(const PolicyTokens& tokens, const PolicyLossConfig& config, PolicyMetrics& metrics);
 /// The plain clip; of the unclipped tokens whose covariance (A - mean A)(log pi - mean log pi) lies between
 /// clip_cov_lb and clip_cov_ub, a share of clip_cov_ratio, chosen at random, gets no loss. The means and the
-/// share are the micro-batch's, as they are verl's. Source: Cui et al. 2025, arXiv:2505.22617, section 4.2.
+/// share are the micro-batch's, as they are verl's. Source: Cui et al. 2025, arXiv:2505.22617.
 at::Tensor clip_cov_loss(const PolicyTokens& tokens, const PolicyLossConfig& config, PolicyMetrics& metrics);
 /// -A r, and for the share kl_cov_ratio of tokens with the greatest covariance (of the micro-batch, as above)
-/// ppo_kl_coef |new - old| more. Source: Cui et al. 2025, arXiv:2505.22617, section 4.2.
+/// ppo_kl_coef |new - old| more. Source: Cui et al. 2025, arXiv:2505.22617.
 at::Tensor kl_cov_loss(const PolicyTokens& tokens, const PolicyLossConfig& config, PolicyMetrics& metrics);
-/// -A log pi. Source: Chu et al. 2025, arXiv:2504.02546, eq. 6.
+/// -A log pi. Source: Chu et al. 2025, arXiv:2504.02546.
 at::Tensor gpg_loss(const PolicyTokens& tokens, const PolicyLossConfig& config, PolicyMetrics& metrics);
 
 // What variants share.
