@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "launcher/commands/commands.h"
 #include "launcher/commands/parse.h"
 #include "runtime/base/error.h"
@@ -27,8 +29,11 @@ std::string kv_cache_text(const config::RunConfig& config) {
   constexpr double kGiB = 1024.0 * 1024 * 1024;
   const costs::DeviceMemory memory =
       by_memory && on_cpu ? costs::host_memory(config.run.ranks) : costs::DeviceMemory{INT64_MAX / 2, 0};
-  const costs::KvBudget budget = costs::plan_kv_cache(
-      rollout, config::max_model_len(config), costs::cache_shape(config.model).bytes_per_token(), memory);
+  costs::CacheShape shape = costs::cache_shape(config.model);
+  // A rank holds its replica's share of the kv heads, one at least.
+  shape.num_key_value_heads = std::max<int64_t>(1, shape.num_key_value_heads / config.parallel.rollout.tp);
+  const costs::KvBudget budget =
+      costs::plan_kv_cache(rollout, config::max_model_len(config), shape.bytes_per_token(), memory);
   std::string text = budget.text() + ", on each rank of rollout";
   if (by_memory)
     text += fmt::format(

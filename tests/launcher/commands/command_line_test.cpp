@@ -107,6 +107,24 @@ TEST_F(CommandLine, ConfigCheckSaysHowLargeTheKvCacheWillBe) {
   EXPECT_NE(result.out.find("KV cache: 8192 tokens in 512 pages, "), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("room for 85 sequences of 81 tokens"), std::string::npos) << result.out;
   EXPECT_EQ(result.out.find("gpu_memory_utilization"), std::string::npos) << "tokens alone decide";
+  // Ranks of a replica share its kv heads: in the same memory each has room for more tokens.
+  const auto sequences = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments{"config",
+                                       "check",
+                                       configuration(),
+                                       "rollout.kv_cache_memory_gb=0.02",
+                                       "rollout.max_num_seqs=1000000",
+                                       "model.init.num_attention_heads=4",
+                                       "model.init.num_key_value_heads=4"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const auto said = trireme(arguments);
+    const size_t at = said.out.find("room for ");
+    EXPECT_NE(at, std::string::npos) << said.out << said.err;
+    return at == std::string::npos ? 0 : std::stoi(said.out.substr(at + 9));
+  };
+  const int whole = sequences({}), half = sequences({"rollout.parallel.tp=2"});
+  EXPECT_GT(whole, 0);
+  EXPECT_NEAR(half, 2 * whole, 1);
   result = trireme({"config", "check", configuration(), "run.device=cpu"});
   EXPECT_NE(result.out.find("GiB of this machine"), std::string::npos) << result.out;
   result = trireme({"config", "check", configuration(), "run.device=cuda"});
