@@ -26,6 +26,8 @@ target_compile_options(trireme_flags INTERFACE
 target_compile_options(trireme_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 if(TRIREME_CUDA)
   target_compile_definitions(trireme_flags INTERFACE TRIREME_CUDA)
+elseif(TRIREME_HIP)
+  target_compile_definitions(trireme_flags INTERFACE TRIREME_HIP)
 endif()
 if(TRIREME_SANITIZE)
   target_compile_options(trireme_flags INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer)

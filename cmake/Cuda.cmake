@@ -60,4 +60,10 @@ target_compile_options(trireme_torch INTERFACE
 
 # libtorch_cuda.so looks for what it needs on its own RPATH, then on the program's (a DT_RPATH: Torch.cmake).
 list(APPEND CMAKE_BUILD_RPATH ${TRIREME_TORCH}/lib ${_nvidia_folders} ${CUDAToolkit_LIBRARY_DIR})
+# Sources of kernels, to be listed among a library's sources. Multiply-adds are written out: the compiler may
+# not choose them.
+function(trireme_gpu_kernels out)
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -fmad=false)
+  set(${out} ${ARGN} PARENT_SCOPE)
+endfunction()
 message(STATUS "CUDA ${CUDAToolkit_VERSION}, NCCL: ${TRIREME_NCCL_LIBRARY}, architectures: ${CMAKE_CUDA_ARCHITECTURES}")

@@ -34,7 +34,7 @@ install(PROGRAMS ${TRIREME_ARROW}/libarrow.so.${TRIREME_ARROW_SO} ${TRIREME_ARRO
   DESTINATION ${_bundle})
 
 install(DIRECTORY configs/ DESTINATION share/trireme/configs FILES_MATCHING PATTERN "*.toml")
-install(DIRECTORY docs/ DESTINATION share/doc/trireme FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY docs/ DESTINATION share/doc/trireme FILES_MATCHING PATTERN "*.md" PATTERN "*.json")
 install(FILES README.md CHANGELOG.md LICENSE THIRD_PARTY_NOTICES.md DESTINATION share/doc/trireme)
 set(_licensed torch nvidia_cuda_runtime nvidia_cuda_cupti)
 if(TRIREME_CUDA)
@@ -74,7 +74,7 @@ else()
   file(STRINGS /etc/os-release _distribution REGEX "^ID=")
   if(_distribution STREQUAL "ID=debian")
     string(APPEND CPACK_DEBIAN_PACKAGE_DEPENDS
-      ", libopenmpi3, libfmt9, libspdlog1.10, libyaml-cpp0.7, libpcre2-8-0, libxxhash0")
+      ", libopenmpi3, libfmt9, libspdlog1.10, libyaml-cpp0.7, libpcre2-8-0, libxxhash0, libcurl4")
   endif()
 endif()
 include(CPack)

@@ -25,25 +25,29 @@ ALLOWED = {
     "trainer/text": ["runtime/base"],
     "trainer/jinja": ["runtime/base"],
     "trainer/chat": ["runtime/base", "trainer/jinja"],
+    "trainer/answers": [],
+    "trainer/sandbox": ["runtime/base"],
     "trainer/data": ["runtime/base", "trainer/text", "trainer/chat"],
     "trainer/losses": ["runtime/base"],
     "trainer/algorithms": ["runtime/base", "trainer/losses"],
-    "trainer/models": ["runtime/*"],
-    "trainer/sharding": ["runtime/*", "trainer/models"],
-    "trainer/optim": ["runtime/*", "trainer/models", "trainer/sharding"],
+    "trainer/memory": ["runtime/base"],
+    "trainer/models": ["runtime/*", "trainer/memory"],
+    "trainer/sharding": ["runtime/*", "trainer/memory", "trainer/models"],
+    "trainer/optim": ["runtime/*", "trainer/memory", "trainer/models", "trainer/sharding"],
     "trainer/weights": ["runtime/*", "trainer/models", "trainer/sharding"],
-    "trainer/rollout": ["runtime/*", "trainer/models", "trainer/costs"],
-    "trainer/rewards": ["runtime/*", "trainer/models"],
+    "trainer/rollout": ["runtime/*", "trainer/memory", "trainer/models", "trainer/costs"],
+    "trainer/rewards": ["runtime/*", "trainer/models", "trainer/answers", "trainer/sandbox"],
     "trainer/evaluation": ["runtime/*", "trainer/rollout", "trainer/rewards", "trainer/data", "trainer/text"],
     "trainer/steps": [
         "runtime/*", "trainer/algorithms", "trainer/losses", "trainer/rollout", "trainer/rewards",
         "trainer/evaluation", "trainer/optim", "trainer/weights", "trainer/models", "trainer/sharding",
+        "trainer/memory",
         "trainer/data", "trainer/text",
     ],
     "trainer/commands": [
         "runtime/*", "trainer/config", "trainer/steps", "trainer/rollout", "trainer/rewards", "trainer/weights",
-        "trainer/optim", "trainer/sharding", "trainer/costs", "trainer/models", "trainer/data", "trainer/text",
-        "trainer/chat",
+        "trainer/optim", "trainer/sharding", "trainer/costs", "trainer/models", "trainer/memory", "trainer/data", "trainer/text",
+        "trainer/chat", "trainer/sandbox",
     ],
     "trainer": ["runtime/base", "trainer/commands"],
     "launcher/topology": ["runtime/base", "runtime/plan"],
@@ -51,9 +55,10 @@ ALLOWED = {
     "launcher/backends": ["runtime/base", "runtime/plan"],
     "launcher/verl": ["runtime/base", "trainer/config"],
     "launcher/process": ["runtime/base", "runtime/plan", "launcher/backends", "launcher/console"],
+    "launcher/doctor": ["runtime/base", "runtime/plan", "launcher/topology", "launcher/process"],
     "launcher/commands": [
-        "runtime/base", "runtime/plan", "runtime/placement", "trainer/config", "trainer/costs", "launcher/topology", "launcher/console",
-        "launcher/backends", "launcher/process", "launcher/verl",
+        "runtime/base", "runtime/plan", "runtime/placement", "trainer/config", "trainer/costs", "trainer/sandbox", "launcher/topology", "launcher/console",
+        "launcher/backends", "launcher/process", "launcher/verl", "launcher/doctor",
     ],
     "launcher": ["runtime/base", "launcher/commands"],
 }
@@ -66,10 +71,15 @@ UNSEEN = [
     (re.compile(r"launcher(/|$)"), [("Torch", TORCH), ("MPI", MPI), ("CUDA", CUDA)]),
     (re.compile(r"runtime/(base|plan)$"), [("Torch", TORCH), ("MPI", MPI), ("CUDA", CUDA)]),
     (re.compile(r"runtime/(observe|comm|placement)$"), [("Torch", TORCH)]),
-    (re.compile(r"trainer/(config|costs|text|jinja|chat|data)$"), [("Torch", TORCH), ("MPI", MPI), ("CUDA", CUDA)]),
+    (re.compile(r"trainer/(config|costs|text|jinja|chat|data|answers|sandbox)$"), [("Torch", TORCH), ("MPI", MPI), ("CUDA", CUDA)]),
 ]
 # Headers that include everything: minutes of build time. <ATen/ops/NAME.h> is what is needed.
 TOO_WIDE = {"torch/torch.h", "torch/extension.h", "torch/all.h", "ATen/ATen.h", "ATen/Functions.h"}
+
+# Kernels are one source for NVIDIA and AMD, whose waves have 32 or 64 threads: what either vendor calls its own
+# has one name in runtime/comm/gpu_device.h.
+KERNEL = re.compile(r"\.cuh?$|_body\.inc$")
+VENDOR = re.compile(r"\b(cuda[A-Z]\w*|hip[A-Z]\w*|warpSize|__(?:shfl|ballot|any|all|activemask|syncwarp)\w*|__CUDA_\w+|__HIP_\w+|asm)\b|<<<")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 SOURCES = {".h", ".cpp", ".cu", ".cuh", ".inc"}
@@ -123,6 +133,8 @@ class Tree:
             for number, quoted, name in includes:
                 self.check_include(path, folder, number, quoted, name)
             self.check_unseen(path, folder)
+            if KERNEL.search(path):
+                self.check_kernel(path)
         for path in sorted(self.root.glob("*/**/CMakeLists.txt")):
             relative = path.relative_to(self.root).as_posix()
             if relative.startswith(FOLDERS):
@@ -137,7 +149,8 @@ class Tree:
                 self.add(path, number, f'"{name}": our own headers are included by their path from the root')
             return
         target = name.rpartition("/")[0]
-        if name not in self.includes and not (self.root / name).exists():
+        # NAME.in is what CMake makes NAME of.
+        if name not in self.includes and not any((self.root / (name + end)).exists() for end in ("", ".in")):
             self.add(path, number, f"{name} does not exist")
         elif target not in may_include(folder):
             if folder in ("trainer/config", "trainer/costs") and name.startswith("trainer/") and name.endswith("_config.h"):
@@ -159,6 +172,12 @@ class Tree:
                 if name in self.includes and name not in seen:
                     seen.add(name)
                     waiting.append((name, line, name))
+
+    def check_kernel(self, path):
+        for number, line in enumerate((self.root / path).read_text(encoding="utf-8").splitlines(), 1):
+            match = VENDOR.search(line.partition("//")[0])
+            if match:
+                self.add(path, number, f"{match.group(0)} is one vendor's; runtime/comm/gpu_device.h has a name for both")
 
     def check_uses(self, path, text):
         for call in re.finditer(r"trireme_(library|program)\(\s*(\S+)([^)]*)\)", text):

@@ -9,6 +9,8 @@
 #include "trainer/config/schema.h"
 #include "trainer/config/show.h"
 #include "trainer/costs/kv_budget.h"
+#include "trainer/costs/model_shape.h"
+#include "trainer/sandbox/sandbox.h"
 
 namespace trireme::commands {
 namespace {
@@ -29,11 +31,11 @@ std::string kv_cache_text(const config::RunConfig& config) {
   constexpr double kGiB = 1024.0 * 1024 * 1024;
   const costs::DeviceMemory memory =
       by_memory && on_cpu ? costs::host_memory(config.run.ranks) : costs::DeviceMemory{INT64_MAX / 2, 0};
-  costs::CacheShape shape = costs::cache_shape(config.model);
-  // A rank holds its replica's share of the kv heads, one at least.
-  shape.num_key_value_heads = std::max<int64_t>(1, shape.num_key_value_heads / config.parallel.rollout.tp);
+  const int64_t token_bytes = costs::model_shape(config.model)
+                                  .kv_bytes_per_token(config.model.dtype == "fp32" ? 4 : 2,
+                                                      config.parallel.rollout.tp);
   const costs::KvBudget budget =
-      costs::plan_kv_cache(rollout, config::max_model_len(config), shape.bytes_per_token(), memory);
+      costs::plan_kv_cache(rollout, config::max_model_len(config), token_bytes, memory);
   std::string text = budget.text() + ", on each rank of rollout";
   if (by_memory)
     text += fmt::format(
@@ -47,8 +49,11 @@ std::string kv_cache_text(const config::RunConfig& config) {
 
 int check(const ConfigArguments& given) {
   const config::RunConfig config = config::load(given.path, given.overrides);
-  const std::string kv_cache = kv_cache_text(config);
-  fmt::print("{}: no mistakes found\n{}\n", given.path, kv_cache);
+  const bool has_code = !config.reward.function.path.empty() || !config.reward.command.empty();
+  if (config.reward.name == "code" && !has_code && config::has_rollout(config))
+    sandbox::Sandbox{config.reward.code.python};  // or it says what is missing
+  const std::string kv_cache = config::has_rollout(config) ? kv_cache_text(config) + "\n" : "";
+  fmt::print("{}: no mistakes found\n{}", given.path, kv_cache);
   return 0;
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "launcher/commands/commands.h"
+#include "launcher/commands/examine_host.h"
 #include "launcher/commands/gather_hosts.h"
 #include "launcher/commands/hand_on.h"
 #include "launcher/process/guard.h"
@@ -11,12 +12,15 @@ namespace trireme::commands {
 const std::vector<Command>& all_commands() {
   static const std::vector<Command> commands{
       {"run", "CONFIG [key=value ...]", "check the configuration, start the ranks, watch them", run},
-      {"plan", "CONFIG [key=value ...]", "show which rank would get which CPUs, GPU and roles", plan},
+      {"plan", "[CONFIG [key=value ...]]", "show which rank would run where; forecast memory, time and cost on any machine", plan},
       {"topo", "", "show this machine's GPUs, HCAs and CPUs, and how ranks would be bound to them", topo},
+      {"doctor", "[CONFIG ...] [--hosts a,b]", "look for what would stop or slow down a run, on every host",
+       doctor},
       {"slurm", "CONFIG --nodes N ...", "write a batch script for Slurm, or submit it", slurm},
       {"list", "", "your runs, and what they are doing", list},
       {"status", "RUN", "what a run is doing, or why it ended", status},
       {"logs", "RUN [--rank N] [-f]", "the end of a rank's log", logs},
+      {"samples", "RUN [--worst] [--grep TEXT]", "what the model answered, and how it was judged", samples},
       {"stop", "RUN [--now]", "let a run write a checkpoint and end", stop},
       {"config", "check|show|explain ...", "check or show a configuration, explain a key", config},
       {"import-verl", "[FILE ...]", "a configuration from a verl command or YAML", import_verl},
@@ -31,6 +35,7 @@ const std::vector<Command>& all_commands() {
       {"guard", "", "started by mpirun or srun", [](const Arguments&) { return process::guard_rank(); },
        true},
       {"report-host", "", "started by mpirun or srun", report_host, true},
+      {"examine-host", "", "started by mpirun or srun", examine_host, true},
   };
   return commands;
 }

@@ -8,6 +8,7 @@
 #include "launcher/backends/backend.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/make_plan.h"
+#include "runtime/plan/rank_report.h"
 
 namespace trireme::commands {
 
@@ -16,6 +17,9 @@ namespace trireme::commands {
 std::vector<Host> gather_hosts(const std::vector<std::string>& names, const backends::Backend& backend,
                                const std::vector<std::string>& program,
                                const std::vector<std::string>& exported);
+
+/// What a host tells of itself: what was read from `files`, and the settings of libraries.
+plan::HostReport report_of(const topology::SysFiles& files);
 
 /// `trireme report-host`: the other side of it.
 int report_host(const Arguments& arguments);

@@ -33,11 +33,11 @@ std::string roles_and_groups(const config::RunConfig& config, const placement::R
   for (const Role role : placement::kRoles) {
     const placement::Mesh mesh = roles.mesh(role);
     if (mesh.ranks.empty()) continue;
-    text += fmt::format("  {:<10} ranks {:<12} {} x {}{}\n", placement::to_string(role), list(mesh.ranks),
-                        fmt::format("dp {}", mesh.dp), fmt::format("tp {}", mesh.tp),
-                        role == Role::actor && config.parallel.actor.zero_stage > 0 && mesh.dp > 1
-                            ? fmt::format(", ZeRO {}", config.parallel.actor.zero_stage)
-                            : "");
+    const int64_t zero = role == Role::actor    ? config.parallel.actor.zero_stage
+                         : role == Role::critic ? config.parallel.critic.zero_stage
+                                                : 0;
+    text += fmt::format("  {:<10} ranks {:<12} {}{}\n", placement::to_string(role), list(mesh.ranks),
+                        mesh.text(), zero > 0 && mesh.dp * mesh.cp > 1 ? fmt::format(", ZeRO {}", zero) : "");
   }
   text += "\ncommunicators\n";
   for (const placement::Group& group : placement::groups_of(roles))

@@ -4,6 +4,7 @@
 
 #include "launcher/commands/commands.h"
 #include "launcher/commands/parse.h"
+#include "launcher/doctor/patient.h"
 #include "launcher/topology/host_plan.h"
 #include "runtime/base/error.h"
 #include "runtime/base/files.h"
@@ -141,7 +142,10 @@ int topo(const Arguments& arguments) {
   const auto settings = Settings::of_this_process(files);
   auto machine = discover(files);
   machine.gpus = visible_gpus(std::move(machine.gpus), settings);
-  if (parsed->count("save")) files::write_atomically((*parsed)["save"].as<std::string>(), files.record());
+  if (parsed->count("save")) {
+    doctor::read_for_checks(files);  // so that `trireme doctor` can look at it, too
+    files::write_atomically((*parsed)["save"].as<std::string>(), files.record());
+  }
   if (machine.cores.empty())
     fail(ErrorCode::invalid_config, "{} tells of no CPU; is it a folder that holds sys/ and proc/?",
          (*parsed)["sysfs-root"].as<std::string>());

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 
 namespace trireme::process {
 
@@ -18,5 +19,8 @@ inline int milliseconds_until(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
   return left < 0 ? 0 : left > 3600'000 ? 3600'000 : static_cast<int>(left);
 }
+
+/// Names this start of this host's kernel: processes for which it is the same share this clock.
+std::string boot_id();
 
 }  // namespace trireme::process

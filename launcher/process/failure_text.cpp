@@ -47,7 +47,13 @@ std::string failure_text(const Failure& failure, const RankRecord& record, int n
         text += fmt::format(", in {} #{} of '{}' ({}, {} elements)", collective.op, collective.seq,
                             collective.communicator, collective.dtype, collective.count);
   }
-  if (record.exit && record.exit->signaled && record.exit->status == SIGKILL && !failure.explained)
+  if (!record.nccl.empty()) text += "\n  what NCCL says of it:" + quoted(record.nccl);
+  const bool kernel_says = record.exit && !record.exit->kernel.empty();
+  if (kernel_says)
+    text +=
+        fmt::format("\n  what the kernel of {} wrote meanwhile:", record.host) + quoted(record.exit->kernel);
+  if (record.exit && record.exit->signaled && record.exit->status == SIGKILL && !failure.explained &&
+      !kernel_says)
     text += "\n  if nobody did that, it was the kernel, for lack of memory: `dmesg | tail` tells";
   if (!failure.explained) {
     // Its guard saw the file, which may not be shared with this host.

@@ -23,7 +23,8 @@ struct RankRecord {
   int64_t clock_offset_ns = 0;
   std::string judged;  // what the supervisor found wrong with it while it lived: it was stopped, or stalls
   int64_t judged_ns = 0;
-  std::string stuck;  // not empty: SIGKILL does not end it
+  std::string stuck;              // not empty: SIGKILL does not end it
+  std::vector<std::string> nccl;  // what NCCL said when the rank was judged
 
   /// Its page when it ended, else the last that was reported.
   const plan::RankPage::Snapshot& last_page() const { return exit ? exit->page : page; }

@@ -17,6 +17,9 @@
 #include "launcher/process/child.h"
 #include "launcher/process/clock.h"
 #include "launcher/process/connection.h"
+#include "launcher/process/enlist.h"
+#include "launcher/process/kernel_log.h"
+#include "launcher/process/nccl_ras.h"
 #include "launcher/process/rank_log.h"
 #include "launcher/process/rank_settings.h"
 #include "launcher/process/signal_queue.h"
@@ -33,16 +36,14 @@ using namespace std::chrono_literals;
 
 constexpr auto kStateEvery = 500ms;
 constexpr auto kSilence = 10s;        // of the supervisor, until it counts as lost
-constexpr auto kSilenceOfHosts = 4s;  // where it may be on another host
-constexpr auto kStartLimit = 60s;     // for the supervisor's answer to our first word
+constexpr auto kSilenceOfHosts = 3s;  // where it may be on another host
 constexpr auto kKillLimit = 3s;       // for SIGKILL to end a process
 constexpr size_t kFailureLines = 20;
 constexpr auto kGraceOnOrder = 5s;  // between SIGTERM and SIGKILL
-constexpr auto kGraceOnLoss = 2s;
+constexpr auto kGraceOnLoss = 1s;
 constexpr auto kGraceOnSignal = 300ms;  // mpirun kills the guard one second after its SIGTERM
 constexpr size_t kBacklog = 8 << 20;    // bytes for the supervisor, beyond which the rank has to wait
 constexpr size_t kLongestOrder = 4096;
-constexpr size_t kLongestStart = 256 << 20;
 
 class Guard {
  public:
@@ -109,13 +110,17 @@ class Guard {
   }
 
   void turn() {
-    std::array<pollfd, 4> watched{
-        {{signals_.fd(), POLLIN, 0}, {supervisor_.fd(), POLLIN, 0}, {-1, POLLIN, 0}, {-1, POLLIN, 0}}};
+    std::array<pollfd, 5> watched{{{signals_.fd(), POLLIN, 0},
+                                   {supervisor_.fd(), POLLIN, 0},
+                                   {-1, POLLIN, 0},
+                                   {-1, POLLIN, 0},
+                                   {nccl_ ? nccl_->fd() : -1, POLLIN, 0}}};
     if (supervisor_.backlog()) watched[1].events |= POLLOUT;
     // A supervisor that does not keep up slows the rank down instead of filling our memory.
     if (supervisor_.backlog() < kBacklog)
       for (int i = 0; i < 2; ++i) watched[2 + i].fd = output_[i];
     auto next = std::min(next_state_, last_heard_ + silence_);
+    if (nccl_) next = std::min(next, nccl_->deadline());
     for (const auto& deadline : {term_at_, kill_at_, stuck_at_})
       if (deadline) next = std::min(next, *deadline);
     ::poll(watched.data(), watched.size(), milliseconds_until(next));
@@ -123,6 +128,7 @@ class Guard {
     if (watched[1].revents) hear();
     for (int i = 0; i < 2; ++i)
       if (watched[2 + i].revents) pass_on(i);
+    if (nccl_ && nccl_->receive()) tell_diagnosis();
     while (const auto signal = signals_.next()) on_signal(*signal);
     check_deadlines();
   }
@@ -160,7 +166,20 @@ class Guard {
       case plan::Order::leave:
         left_ = true;
         break;
+      case plan::Order::ask:
+        if (!nccl_) nccl_.emplace(environment("NCCL_RAS_ADDR"));
+        break;
     }
+  }
+
+  static std::string environment(const char* name) {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+  }
+
+  void tell_diagnosis() {
+    supervisor_.send(plan::encode(plan::Diagnosis{nccl_->findings()}));
+    nccl_.reset();
   }
 
   void on_signal(int signal) {
@@ -274,8 +293,12 @@ class Guard {
                     .at_ns = ended_ns_ ? ended_ns_ : now_ns(),
                     .page = page_.read(),
                     .now_ns = now_ns(),
-                    .last_lines = {}};
-    if (wait_status != 0) exit.last_lines = last_lines(rank_log_path(env_.run_dir, env_.rank), kFailureLines);
+                    .last_lines = {},
+                    .kernel = {}};
+    if (wait_status != 0) {
+      exit.last_lines = last_lines(rank_log_path(env_.run_dir, env_.rank), kFailureLines);
+      exit.kernel = kernel_findings_since(began_ns_);
+    }
     supervisor_.send(plan::encode(exit));
   }
 
@@ -324,68 +347,20 @@ class Guard {
   std::array<int, 2> output_{-1, -1};  // our ends of the rank's standard output and error
   pid_t rank_ = -1;
   std::optional<int> ended_;  // wait status
-  int64_t ended_ns_ = 0;
+  int64_t began_ns_ = now_ns(), ended_ns_ = 0;
   bool told_to_end_ = false, left_ = false, paused_ = false, stopped_ = false;
   std::string stuck_;  // why SIGKILL does not help
+  std::optional<RasQuery> nccl_;
   Clock::time_point next_state_ = Clock::now(), last_heard_ = Clock::now();
   std::optional<Clock::time_point> term_at_, kill_at_, stuck_at_;
 };
 
-std::string own_host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
-// The supervisor's answer to our first word, and what came right behind it.
-plan::Start wait_for_start(Connection& supervisor, std::vector<std::string>& rest) {
-  std::optional<plan::Start> start;
-  const auto limit = Clock::now() + kStartLimit;
-  while (!start) {
-    pollfd watched{supervisor.fd(), POLLIN, 0};
-    if (::poll(&watched, 1, milliseconds_until(limit)) == 0)
-      fail(ErrorCode::timeout, "the supervisor has not answered for {} s", kStartLimit.count());
-    supervisor.receive(kLongestStart, [&](std::string line) {
-      if (start)
-        rest.push_back(std::move(line));
-      else
-        start = plan::decode_start(line);
-    });
-    if (!start && !supervisor.is_open()) fail(ErrorCode::peer_failed, "the supervisor is gone");
-  }
-  return *start;
-}
-
-// Where hosts share the run's folder these files are there already, with this content.
-void write_if_different(const std::string& path, const std::string& text) {
-  if (std::filesystem::exists(path) && files::read(path) == text) return;
-  files::write_atomically(path, text);
-}
-
 }  // namespace
 
 int guard_rank() {
-  auto env = plan::RankEnv::from_environment();
-  if (env.run_dir.empty() || env.supervisor.empty())
-    fail(ErrorCode::invalid_config, "`trireme guard` is started by `trireme run`, not by hand");
-  Connection supervisor = Connection::to(env.supervisor);
-  supervisor.send(plan::encode(plan::Hello{env.rank, env.secret, own_host_name(), ::getpid(), boot_id()}));
-  std::vector<std::string> orders;
-  const auto start = wait_for_start(supervisor, orders);
-  auto plan = plan::launch_plan_from_json(start.plan, "the launch plan from the supervisor");
-  if (env.rank >= static_cast<int>(plan.ranks.size()))
-    fail(ErrorCode::invalid_config, "the launch plan has no rank {}", env.rank);
-  env.run_dir = plan.run_dir;
-  std::filesystem::create_directories(plan.run_dir + "/logs");
-  write_if_different(plan::launch_plan_path(plan.run_dir), start.plan);
-  write_if_different(plan.run_dir + "/config.toml", start.config);
-  return Guard(std::move(env), std::move(plan), std::move(supervisor)).run(orders);
-}
-
-std::string boot_id() {
-  std::string id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
-  return id;
+  auto enlisted = enlist();
+  return Guard(std::move(enlisted.env), std::move(enlisted.plan), std::move(enlisted.supervisor))
+      .run(enlisted.orders);
 }
 
 }  // namespace trireme::process

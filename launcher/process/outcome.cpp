@@ -10,6 +10,8 @@
 namespace trireme::process {
 namespace {
 
+constexpr int kCheckpointed = static_cast<int>(ExitStatus::checkpointed);
+
 // Errors that the same input gives every time.
 bool is_permanent(const RankRecord& record) {
   const auto& page = record.last_page();
@@ -21,7 +23,6 @@ bool is_permanent(const RankRecord& record) {
 }  // namespace
 
 Outcome outcome_of(const Ending& ending, const backends::Backend& backend) {
-  constexpr int kCheckpointed = static_cast<int>(ExitStatus::checkpointed);
   const auto& ranks = ending.ranks;
   const int num_ranks = static_cast<int>(ranks.size());
   Outcome outcome;

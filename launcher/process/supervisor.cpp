@@ -9,15 +9,16 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <utility>
 
 #include "launcher/process/child.h"
-#include "launcher/process/guard.h"
+#include "launcher/process/patience.h"
 #include "launcher/process/rank_log.h"
 #include "launcher/process/rank_settings.h"
-#include "launcher/process/stall.h"
 #include "launcher/process/switchboard.h"
 #include "runtime/base/error.h"
 #include "runtime/plan/rank_report.h"
@@ -28,17 +29,13 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kBeatEvery = 500ms;
-constexpr auto kStartLimit = 60s;        // until all guards have reported
 constexpr auto kSilence = 10s;           // of a guard, until it counts as lost
-constexpr auto kSilenceOfHosts = 4s;     // where it may be on another host
-constexpr auto kStoppedLimit = 3s;       // for somebody to continue a rank that was stopped
+constexpr auto kSilenceOfHosts = 3s;     // where it may be on another host
 constexpr auto kVictimWait = 2s;         // for the cause, when a rank has ended because of another
 constexpr auto kVictimWaitOfHosts = 5s;  // which may be a host that falls silent
 constexpr auto kEndLimit = 9s;           // guards give SIGTERM 5 s, then SIGKILL, then report
+constexpr auto kAskLimit = 4s;           // for NCCL's opinion of a stall
 constexpr auto kLeaveLimit = 5s;         // for mpirun to end when all guards have left
-constexpr auto kLonelyLimit = 60s;       // ranks that go on when another has ended, without any progress
-constexpr auto kShortestStall = 300s;    // where no limit is given
-constexpr int kStallFactor = 10;         // ... or so many times the longest wait between two signs of life
 
 class Supervisor {
  public:
@@ -58,7 +55,7 @@ class Supervisor {
                       console_.err(fmt::format("trireme: rank {}: {}", rank, message));
                     }}),
         ranks_(job.plan.ranks.size()),
-        stopped_since_(ranks_.size()) {
+        patience_(ranks_.size(), job.stall_timeout, Clock::now()) {
     for (size_t i = 0; i < ranks_.size(); ++i) ranks_[i].host = job.plan.ranks[i].host;
   }
 
@@ -113,7 +110,7 @@ class Supervisor {
     std::vector<pollfd> watched{{signals_.fd(), POLLIN, 0}};
     board_.add_to(watched);
     auto next = next_beat_;
-    for (const auto& deadline : {deadline_, end_at_})
+    for (const auto& deadline : {deadline_, end_at_, suspect_until_})
       if (deadline) next = std::min(next, std::max(*deadline, Clock::now() + 1ms));
     ::poll(watched.data(), watched.size(), milliseconds_until(next));
     board_.serve(watched, 1);
@@ -131,17 +128,19 @@ class Supervisor {
         output->is_error ? console_.rank_err(rank, line) : console_.out(line);
     } else if (auto* state = std::get_if<plan::State>(&report)) {
       note_clock(peer, record, state->now_ns);
-      note_progress(record.page, state->page);
+      patience_.note_page(record.page, state->page, Clock::now());
       note_stop(rank, state->stopped);
       record.page = std::move(state->page);
       record.stuck = std::move(state->stuck);
       if (rank == 0) show_progress();
+    } else if (auto* diagnosis = std::get_if<plan::Diagnosis>(&report)) {
+      if (suspect_) judge_suspect(std::move(diagnosis->lines));
     } else if (auto* exit = std::get_if<plan::Exit>(&report)) {
       note_clock(peer, record, exit->now_ns);
       record.page = exit->page;
       record.exit = std::move(*exit);
-      stopped_since_[static_cast<size_t>(rank)].reset();
-      progress_at(Clock::now());
+      patience_.note_stop(rank, false, Clock::now());
+      patience_.note_progress(Clock::now());
       const bool good =
           !record.exit->signaled && (record.exit->status == 0 || record.exit->status == kCheckpointed);
       // A rank that knows of another's failure may be quicker than that other one, whose message counts.
@@ -182,29 +181,12 @@ class Supervisor {
       record.clock_offset_ns = std::min(record.clock_offset_ns, now_ns() - their_ns);
   }
 
-  void note_progress(const plan::RankPage::Snapshot& before, const plan::RankPage::Snapshot& page) {
-    const auto begun = [](const plan::RankPage::Snapshot& p) {
-      int64_t total = 0;
-      for (const auto& collective : p.collectives) total += collective.seq;
-      return total;
-    };
-    if (page.changed_ns != before.changed_ns || begun(page) != begun(before)) progress_at(Clock::now());
-  }
-
-  void progress_at(Clock::time_point now) {
-    longest_wait_ = std::max(longest_wait_, now - last_progress_);
-    last_progress_ = now;
-  }
-
   void note_stop(int rank, bool stopped) {
-    auto& since = stopped_since_[static_cast<size_t>(rank)];
-    if (!stopped) since.reset();
-    if (!stopped || since) return;
-    since = Clock::now();
+    if (!patience_.note_stop(rank, stopped, Clock::now())) return;
     console_.err(
         fmt::format("trireme: rank {} on {} was stopped by a signal; the run ends unless it goes on "
                     "within {} s",
-                    rank, ranks_[static_cast<size_t>(rank)].host, kStoppedLimit.count()));
+                    rank, ranks_[static_cast<size_t>(rank)].host, Patience::kStopped.count()));
   }
 
   void lose(int rank, bool silent) {
@@ -228,6 +210,25 @@ class Supervisor {
     record.judged = what;
     record.judged_ns = now_ns();
     end_because(fmt::format("rank {} on {} {}", rank, record.host, what));
+  }
+
+  // Before it is ended: whoever waits in NCCL can still be asked, while the suspect may be unable to answer.
+  void suspect(Patience::Overdue stall) {
+    const bool uses_nccl = std::any_of(job_.plan.ranks.begin(), job_.plan.ranks.end(),
+                                       [](const auto& planned) { return planned.gpu >= 0; });
+    const int asked = *stall.rank == 0 && num_ranks() > 1 ? 1 : 0;
+    suspect_ = std::move(stall);
+    if (!uses_nccl && !std::getenv("NCCL_RAS_ADDR")) return judge_suspect({});
+    suspect_until_ = Clock::now() + kAskLimit;
+    board_.send_to(asked, plan::encode(plan::Order::ask));
+  }
+
+  void judge_suspect(std::vector<std::string> nccl) {
+    const auto stall = *std::exchange(suspect_, std::nullopt);
+    suspect_until_.reset();
+    if (state_ >= State::ending) return;
+    ranks_[static_cast<size_t>(*stall.rank)].nccl = std::move(nccl);
+    judge(*stall.rank, stall.what);
   }
 
   void on_signal(int signal) {
@@ -272,7 +273,7 @@ class Supervisor {
     board_.flush();
     ::raise(SIGSTOP);
     board_.send_all(plan::encode(plan::Order::resume));
-    last_progress_ = Clock::now();
+    patience_.note_pause(Clock::now());
     board_.forgive_silence();
     next_beat_ = Clock::now();
   }
@@ -301,28 +302,12 @@ class Supervisor {
     }
     if (end_at_ && now >= *end_at_) end_all();
     if (state_ >= State::ending) return;
-    for (size_t rank = 0; rank < stopped_since_.size(); ++rank)
-      if (stopped_since_[rank] && now > *stopped_since_[rank] + kStoppedLimit && state_ < State::ending)
-        judge(static_cast<int>(rank),
-              fmt::format("was stopped by a signal (SIGSTOP), and nobody continued it "
-                          "for {} s",
-                          kStoppedLimit.count()));
-    if (state_ < State::ending && reported_ < num_ranks() && now > started_ + kStartLimit)
-      give_up(fmt::format("{} of {} ranks did not start within {} s", num_ranks() - reported_, num_ranks(),
-                          kStartLimit.count()));
-    if (state_ < State::ending && num_ended() > 0 && now > last_progress_ + kLonelyLimit)
-      give_up(fmt::format("{} of {} ranks have ended, and for {} s the others went on without any progress",
-                          num_ended(), num_ranks(), kLonelyLimit.count()));
-    if (state_ < State::ending && reported_ == num_ranks() && now > last_progress_ + stall_limit()) {
-      const auto stall = find_stall(ranks_, now_ns());
-      judge(stall.rank, fmt::format("{} (no progress anywhere for {} s)", stall.what,
-                                    std::chrono::floor<std::chrono::seconds>(now - last_progress_).count()));
-    }
-  }
-
-  Clock::duration stall_limit() const {
-    if (job_.stall_timeout > 0s) return job_.stall_timeout;
-    return std::max<Clock::duration>(kShortestStall, kStallFactor * longest_wait_);
+    if (suspect_until_ && now >= *suspect_until_) judge_suspect({});
+    if (state_ >= State::ending || suspect_) return;
+    const auto overdue = patience_.overdue(ranks_, reported_, now, now_ns());
+    if (!overdue) return;
+    if (overdue->is_stall) return suspect(*overdue);
+    overdue->rank ? judge(*overdue->rank, overdue->what) : give_up(overdue->what);
   }
 
   void give_up(const std::string& why) {
@@ -332,10 +317,6 @@ class Supervisor {
   }
 
   int num_ranks() const { return static_cast<int>(ranks_.size()); }
-  int num_ended() const {
-    return static_cast<int>(
-        std::count_if(ranks_.begin(), ranks_.end(), [](const auto& r) { return r.exit.has_value(); }));
-  }
 
   void check_ends() {
     const bool all_gone = std::all_of(ranks_.begin(), ranks_.end(), [](const auto& r) {
@@ -391,7 +372,7 @@ class Supervisor {
   const std::string secret_, plan_text_ = plan::to_json(job_.plan);
   Switchboard board_;
   std::vector<RankRecord> ranks_;
-  std::vector<std::optional<Clock::time_point>> stopped_since_;
+  Patience patience_;
   pid_t child_ = -1;      // mpirun or srun
   off_t log_offset_ = 0;  // where this attempt's part of its log begins
   State state_ = State::running;
@@ -400,10 +381,11 @@ class Supervisor {
   bool killed_ = false;  // a second one came
   bool timed_out_ = false, misplaced_ = false;
   std::string trouble_;  // what went wrong beside the ranks
-  Clock::time_point started_ = Clock::now(), next_beat_ = Clock::now(), last_progress_ = Clock::now();
-  Clock::duration longest_wait_{};
+  Clock::time_point started_ = Clock::now(), next_beat_ = Clock::now();
   std::optional<Clock::time_point> deadline_;  // of the present state
   std::optional<Clock::time_point> end_at_;
+  std::optional<Patience::Overdue> suspect_;  // while NCCL is asked about it
+  std::optional<Clock::time_point> suspect_until_;
 };
 
 }  // namespace

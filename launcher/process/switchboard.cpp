@@ -61,6 +61,11 @@ void Switchboard::send_all(const std::string& line) {
     if (peer.rank >= 0) peer.connection.send(line);
 }
 
+void Switchboard::send_to(int rank, const std::string& line) {
+  for (auto& peer : peers_)
+    if (peer.rank == rank) peer.connection.send(line);
+}
+
 void Switchboard::flush() {
   for (auto& peer : peers_)
     for (int i = 0; i < 100 && peer.connection.backlog(); ++i, ::usleep(1000)) peer.connection.flush();

@@ -42,6 +42,7 @@ class Switchboard {
   void serve(const std::vector<pollfd>& watched, size_t first);
 
   void send_all(const std::string& line);
+  void send_to(int rank, const std::string& line);
   /// Tries for up to 0.1 s a peer to get everything out.
   void flush();
   /// Those that have not been heard of for so long are told to be lost. Does not close them.

@@ -70,8 +70,6 @@ void add_actor(Rows& rows) {
        needless(a + "calculate_sum_pi_squared", "for the optimal token baseline only"),
        needless(a + "sum_pi_squared_checkpointing", "for the optimal token baseline only"),
        unsupported(a + "freeze_vision_tower", {"False", "True"}, "text only"),
-       unsupported(a + "ulysses_sequence_parallel_size", {"1"},
-                   "a rank computes whole sequences; actor.parallel.tp shares out the model instead"),
        needless(
            a + "checkpoint.*",
            "a checkpoint always holds the weights as a Hugging Face folder, the optimizer and the position"),
@@ -96,8 +94,6 @@ void add_reference(Rows& rows) {
        needless(r + "entropy_checkpointing", "the loss is computed in pieces, always"),
        needless(r + "use_prefix_grouper", "a prompt is computed once for all its samples, always"),
        unsupported(r + "router_replay.*", {"disabled"}, "mixtures of experts are not there yet"),
-       unsupported(r + "ulysses_sequence_parallel_size", {"1"},
-                   "a rank computes whole sequences; reference.parallel.tp shares out the model instead"),
        unsupported(r + "model.path", {}, "the reference is the model at the start of the run")});
 }
 
@@ -111,7 +107,7 @@ void add_critic(Rows& rows) {
        same(c + "loss_agg_mode"),
        maps(c + "grad_clip", "critic.optim.grad_clip", "1.0"),
        maps(c + "optim.clip_grad", "critic.optim.grad_clip", ""),
-       maps(c + "model.path", "critic.path"),
+       same(c + "model.path"),
        unsupported(c + "enable", {"True"}, "the estimator decides: gae has a critic, the others have none"),
        needless(c + "rollout_n", "rollout.n"),
        unsupported(c + "load_weight", {"True"}, "a critic begins with the weights of its checkpoint"),
@@ -125,14 +121,12 @@ void add_critic(Rows& rows) {
        needless(c + "forward_micro_batch_size_per_gpu", "sequences are packed; the numbers are the same"),
        needless(c + "forward_max_token_len_per_gpu", "sequences are packed; the numbers are the same"),
        needless(c + "checkpoint.*", "a checkpoint always holds weights, optimizer and position"),
-       unsupported(c + "ulysses_sequence_parallel_size", {"1"},
-                   "a rank computes whole sequences; critic.parallel.tp shares out the model instead"),
        needless(c + "model.tokenizer_path", "the tokenizer is the actor's"),
        needless(c + "model.trust_remote_code", "no Python code of a model is run"),
        needless(c + "model.use_shm", "weights are read in place"),
        needless(c + "model.use_remove_padding", "sequences are packed without padding, always"),
        needless(c + "model.enable_gradient_checkpointing", "model.enable_gradient_checkpointing is for both"),
-       unsupported(c + "model.enable_activation_offload", {"False"}, "activations stay on the device"),
+       needless(c + "model.enable_activation_offload", "model.enable_activation_offload is for both"),
        unsupported(c + "model.external_lib", {},
                    "the model must be of a family that is built in (README, Models)"),
        unsupported(c + "model.override_config.*", {}, "write it into config.json in the critic's folder"),
@@ -143,39 +137,50 @@ void add_critic(Rows& rows) {
 }
 
 void add_engines(Rows& rows) {
-  const std::string sharded = "what ranks share out is ROLE.parallel.zero_stage and tp; nothing is offloaded";
-  for (const std::string& fsdp :
-       {std::string("actor_rollout_ref.actor.fsdp_config."),
-        std::string("actor_rollout_ref.ref.fsdp_config."), std::string("critic.model.fsdp_config."),
-        std::string("critic.fsdp."), std::string("critic.fsdp_config."),
-        std::string("reward_model.model.fsdp_config.")})
+  const std::string with_params = "a gradient's memory is given back with ROLE.param_offload";
+  const auto offload = [&](const std::string& engine, const std::string& role) {
+    const std::string only_read = "what is only read has no optimizer";
+    if (role.empty())
+      rows.push_back(needless(engine + "param_offload", "see reward_model"));
+    else
+      rows.push_back(maps(engine + "param_offload", role + ".param_offload"));
+    if (role == "actor" || role == "critic")
+      rows.push_back(maps(engine + "optimizer_offload", role + ".optimizer_offload"));
+    else
+      rows.push_back(needless(engine + "optimizer_offload", only_read));
+    rows.push_back(needless(engine + "grad_offload", with_params));
+  };
+  for (const auto& [fsdp, role] :
+       {std::pair<std::string, std::string>{"actor_rollout_ref.actor.fsdp_config.", "actor"},
+        {"actor_rollout_ref.ref.fsdp_config.", "reference"},
+        {"critic.model.fsdp_config.", "critic"},
+        {"critic.fsdp.", "critic"},
+        {"critic.fsdp_config.", "critic"},
+        {"reward_model.model.fsdp_config.", ""}}) {
+    offload(fsdp, role);
     rows.insert(rows.end(),
-                {needless(fsdp + "param_offload", sharded), needless(fsdp + "optimizer_offload", sharded),
-                 needless(fsdp + "grad_offload", sharded), needless(fsdp + "offload_policy", sharded),
+                {needless(fsdp + "offload_policy", "see ROLE.param_offload and ROLE.optimizer_offload"),
                  needless(fsdp + "model_dtype", "masters, gradients and sums are fp32, always"),
                  needless(fsdp + "seed", "run.seed gives all random numbers"),
                  needless(fsdp + "full_determinism", "the same seed gives the same numbers, always"),
                  needless(fsdp + "*", "how FSDP cuts and moves weights; see ROLE.parallel")});
-  for (const std::string& megatron :
-       {std::string("actor_rollout_ref.actor.megatron."), std::string("actor_rollout_ref.ref.megatron."),
-        std::string("critic.megatron.")}) {
+  }
+  for (const auto& [megatron, role] :
+       {std::pair<std::string, std::string>{"actor_rollout_ref.actor.megatron.", "actor"},
+        {"actor_rollout_ref.ref.megatron.", "reference"},
+        {"critic.megatron.", "critic"}}) {
+    offload(megatron, role);
     rows.insert(
         rows.end(),
-        {unsupported(
-             megatron + "pipeline_model_parallel_size", {"1"},
-             "layers are not spread over ranks: use tensor parallelism (ROLE.parallel.tp) and zero_stage"),
-         unsupported(megatron + "virtual_pipeline_model_parallel_size", {},
-                     "layers are not spread over ranks"),
+        {unsupported(megatron + "virtual_pipeline_model_parallel_size", {},
+                     "a stage has one piece of the model (ROLE.parallel.pp)"),
          unsupported(megatron + "expert_model_parallel_size", {"1"}, "mixtures of experts are not there yet"),
          unsupported(megatron + "expert_tensor_parallel_size", {"1"},
                      "mixtures of experts are not there yet"),
-         unsupported(megatron + "context_parallel_size", {"1"}, "a rank computes whole sequences"),
          unsupported(megatron + "use_dist_checkpointing", {"False"},
                      "checkpoints are Hugging Face folders: convert Megatron's first"),
          unsupported(megatron + "dist_checkpointing_path", {}, "checkpoints are Hugging Face folders"),
          needless(megatron + "dist_checkpointing_prefix", "checkpoints are Hugging Face folders"),
-         needless(megatron + "param_offload", sharded), needless(megatron + "grad_offload", sharded),
-         needless(megatron + "optimizer_offload", sharded),
          needless(megatron + "override_transformer_config.recompute_granularity",
                   "see model.enable_gradient_checkpointing"),
          needless(megatron + "*", "how Megatron arranges its computation; the numbers are the same")});

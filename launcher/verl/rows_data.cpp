@@ -61,9 +61,7 @@ void add_model(Rows& rows) {
        needless(m + "fused_kernel_options.*", "kernels are chosen for the machine"),
        needless(m + "use_liger", "kernels are our own"),
        needless(m + "torch_dtype", "see actor.fsdp_config.dtype"),
-       unsupported(m + "enable_activation_offload", {"False"},
-                   "activations stay on the device: model.enable_gradient_checkpointing = true, or a smaller "
-                   "actor.ppo_max_token_len_per_rank, saves memory"),
+       same(m + "enable_activation_offload", "False"),
        unsupported(m + "lora_rank", {"0"},
                    "all weights are trained; lower actor.optim.lr, and see actor.parallel"),
        unsupported(m + "lora_alpha", {}, "all weights are trained"),

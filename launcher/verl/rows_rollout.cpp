@@ -5,22 +5,27 @@ namespace trireme::verl::table {
 
 void add_rollout(Rows& rows) {
   const std::string r = "actor_rollout_ref.rollout.";
-  const char* const greedy = "evaluation is greedy, with one answer to each problem";
   const char* const own_engine = "generation is an engine of our own in the same process";
   const char* const packed = "old log-probabilities are packed as training is";
   rows.insert(
       rows.end(),
-      {same(r + "n", "1"), same(r + "temperature", "1.0"), same(r + "top_k", "-1", {{"0", "-1"}}),
-       same(r + "top_p", "1"), same(r + "max_num_seqs", "256"), same(r + "max_num_batched_tokens", "8192"),
-       same(r + "max_model_len"), same(r + "gpu_memory_utilization", "0.5"),
+      {same(r + "n", "1"),
+       same(r + "temperature", "1.0"),
+       same(r + "top_k", "-1", {{"0", "-1"}}),
+       same(r + "top_p", "1"),
+       same(r + "max_num_seqs", "256"),
+       same(r + "max_num_batched_tokens", "8192"),
+       same(r + "max_model_len"),
+       same(r + "gpu_memory_utilization", "0.5"),
        maps(r + "seed", "run.seed", "", {}, "everything random in the run follows from it"),
-       needless(r + "name", own_engine), needless(r + "mode", own_engine),
+       needless(r + "name", own_engine),
+       needless(r + "mode", own_engine),
        needless(r + "prompt_length", "data.max_prompt_length"),
        needless(r + "response_length", "data.max_response_length"),
        unsupported(r + "ignore_eos", {"False"}, "a response ends with the token that ends it"),
        needless(r + "enforce_eager", "steps of decode are captured graphs where the device has them"),
        needless(r + "cudagraph_capture_sizes", "graphs are captured for a ladder of sizes"),
-       needless(r + "free_cache_engine", own_engine),
+       maps(r + "free_cache_engine", "rollout.free_cache_engine"),
        unsupported(r + "data_parallel_size", {"1"},
                    "ranks of rollout that tp leaves are replicas by themselves"),
        unsupported(r + "expert_parallel_size", {"1"}, "mixtures of experts are not there yet"),
@@ -44,14 +49,11 @@ void add_rollout(Rows& rows) {
        needless(r + "calculate_log_probs", "rollout always records them"),
        unsupported(r + "do_sample", {"True"}, "training samples; set a low rollout.temperature"),
        unsupported(r + "over_sample_rate", {"0", "0.0"}, "every response is waited for"),
-       needless(r + "multi_stage_wake_up", own_engine), needless(r + "engine_kwargs.*", own_engine),
+       needless(r + "multi_stage_wake_up", own_engine),
+       needless(r + "engine_kwargs.*", own_engine),
        needless(r + "skip_tokenizer_init", own_engine),
        needless(r + "full_determinism", "the same seed gives the same numbers, always"),
-       // val_kwargs.do_sample = False is greedy, whatever stands beside it.
-       unsupported(r + "val_kwargs.do_sample", {"False"}, greedy),
-       unsupported(r + "val_kwargs.n", {"1"}, greedy), needless(r + "val_kwargs.temperature", greedy),
-       needless(r + "val_kwargs.top_k", greedy), needless(r + "val_kwargs.top_p", greedy),
-       needless(r + "val_kwargs.seed", greedy),
+       needless(r + "val_kwargs.seed", "evaluations draw from run.seed, always alike"),
        unsupported(r + "multi_turn.enable", {"False"},
                    "a response is one turn: conversations with tools are not there"),
        unsupported(r + "multi_turn.*", {}, "a response is one turn"),

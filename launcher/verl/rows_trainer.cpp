@@ -20,7 +20,7 @@ void add_algorithm(Rows& rows) {
        same("algorithm.filter_groups.enable", "False"),
        same("algorithm.filter_groups.metric"),
        same("algorithm.filter_groups.max_num_gen_batches", "0"),
-       same(c + "rollout_is", "none"),
+       same(c + "rollout_is"),
        same(c + "rollout_rs"),
        same(c + "rollout_rs_threshold"),
        same(c + "bypass_mode", "False"),
@@ -33,43 +33,57 @@ void add_algorithm(Rows& rows) {
 }
 
 void add_reward(Rows& rows) {
-  const char* const rule = "the reward is a rule here (`trireme config explain reward.name`)";
+  const char* const rule = "the reward is a rule or a function here (`trireme config explain reward`)";
   rows.insert(
       rows.end(),
-      {unsupported("reward_model.enable", {"False"}, std::string("a reward model is not there; ") + rule),
-       unsupported("reward_model.model.*", {}, "a reward model is not there"),
-       unsupported("reward_model.rollout.*", {}, "a reward model is not there"),
+      {maps("reward_model.model.path", "reward_model.path"),
+       unsupported("reward_model.model.external_lib", {}, "the model is computed by the decoder here"),
+       unsupported("reward_model.model.trust_remote_code", {"False"}, "code of a checkpoint is not run"),
+       needless("reward_model.model.*", "the model is computed by the decoder here"),
+       maps("reward_model.rollout.tensor_model_parallel_size", "reward_model.parallel.tp"),
+       needless("reward_model.rollout.*", "the model is computed by the decoder here, not served"),
+       maps("reward_model.forward_max_token_len_per_gpu", "reward_model.max_token_len_per_rank"),
+       maps("reward_model.ulysses_sequence_parallel_size", "reward_model.parallel.cp"),
+       unsupported("reward_model.enable_resource_pool", {"False"},
+                   "name the model's ranks in placement.reward_model"),
        needless("reward_model.reward_kwargs.max_resp_len", "data.max_response_length"),
        needless("reward_model.reward_kwargs.overlong_buffer_cfg.log", "the penalty is part of the reward"),
        needless("reward_model.overlong_buffer.log", "the penalty is part of the reward"),
        unsupported("reward_model.reward_kwargs.*", {}, rule),
-       unsupported("reward_model.sandbox_fusion.url", {}, "programs are not run to judge them"),
-       needless("reward_model.sandbox_fusion.*", "see sandbox_fusion.url"),
+       needless("reward_model.sandbox_fusion.url",
+                "programs run in a sandbox on each machine, made by bubblewrap"),
+       maps("reward_model.sandbox_fusion.memory_limit_mb", "reward.code.memory_limit_mb"),
+       needless("reward_model.sandbox_fusion.*",
+                "each rank runs its own programs: reward.code.max_concurrent"),
        unsupported("reward_model.reward_loop_module_path", {}, rule),
        unsupported("reward_model.reward_loop_class_name", {}, rule),
        unsupported("reward_model.reward_manager", {"naive", "dapo", "batch", "prime"}, rule),
-       needless("reward_model.*", "no reward model is served"),
-       unsupported("custom_reward_function.path", {}, rule),
-       needless("custom_reward_function.*", "see custom_reward_function.path"),
-       unsupported("sandbox_fusion.url", {}, "programs are not run to judge them"),
-       needless("sandbox_fusion.*", "see sandbox_fusion.url"),
+       needless("reward_model.*", "the model is computed by the decoder here, not served"),
+       needless("sandbox_fusion.url", "programs run in a sandbox on each machine, made by bubblewrap"),
+       maps("sandbox_fusion.memory_limit_mb", "reward.code.memory_limit_mb"),
+       needless("sandbox_fusion.*", "each rank runs its own programs: reward.code.max_concurrent"),
        unsupported("reward_manager.name", {"naive", "dapo", "batch", "prime"}, rule),
        unsupported("reward_manager.module.path", {}, rule),
        needless("reward_manager.*", "see reward_manager.name"),
-       unsupported("reward.custom_reward_function.path", {}, rule),
-       needless("reward.custom_reward_function.*", "see custom_reward_function.path"),
-       unsupported("reward.reward_model.enable", {"False"},
-                   std::string("a reward model is not there; ") + rule),
-       unsupported("reward.reward_model.*", {}, "a reward model is not there"),
+       maps("reward.reward_model.model_path", "reward_model.path"),
+       maps("reward.reward_model.rollout.tensor_model_parallel_size", "reward_model.parallel.tp"),
+       unsupported("reward.reward_model.enable_resource_pool", {"False"},
+                   "name the model's ranks in placement.reward_model"),
+       needless("reward.reward_model.*", "the model is computed by the decoder here, not served"),
        unsupported("reward.reward_manager.name", {"naive", "dapo", "batch", "prime"}, rule),
        unsupported("reward.reward_manager.module.path", {}, rule),
        needless("reward.reward_manager.*", "see reward_manager.name"),
-       unsupported("reward.sandbox_fusion.url", {}, "programs are not run to judge them"),
-       needless("reward.sandbox_fusion.*", "see sandbox_fusion.url"),
+       needless("reward.sandbox_fusion.url", "programs run in a sandbox on each machine, made by bubblewrap"),
+       maps("reward.sandbox_fusion.memory_limit_mb", "reward.code.memory_limit_mb"),
+       needless("reward.sandbox_fusion.*", "each rank runs its own programs: reward.code.max_concurrent"),
        needless("reward.reward_kwargs.max_resp_len", "data.max_response_length"),
        needless("reward.reward_kwargs.overlong_buffer_cfg.log", "the penalty is part of the reward"),
        unsupported("reward.reward_kwargs.*", {}, rule),
-       needless("reward.num_workers", "rewards are computed by the ranks of rollout")});
+       needless("reward.num_workers", "each rank has scorers of its own: reward.scorer.num_workers")});
+  for (const std::string function : {"custom_reward_function.", "reward.custom_reward_function."}) {
+    rows.push_back(maps(function + "path", "reward.function.path"));
+    rows.push_back(maps(function + "name", "reward.function.name", "compute_score"));
+  }
   for (const char* buffer : {"reward_model.reward_kwargs.overlong_buffer_cfg.",
                              "reward_model.overlong_buffer.", "reward.reward_kwargs.overlong_buffer_cfg."})
     for (const char* leaf : {"enable", "len", "penalty_factor"})
@@ -94,10 +108,10 @@ void add_trainer(Rows& rows) {
                 "actor and critic are saved together: max_checkpoints_to_keep"),
        needless(t + "logger",
                 "the console, metrics.jsonl and TensorBoard files, always; wandb is not written"),
-       needless(t + "log_val_generations", "texts are not logged"),
+       same(t + "log_val_generations", "", {}, "problems here, responses in verl"),
        unsupported(t + "rollout_data_dir", {}, "texts are not written; `trireme generate` answers prompts"),
-       unsupported(t + "validation_data_dir", {},
-                   "texts are not written; `trireme generate` answers prompts"),
+       needless(t + "validation_data_dir",
+                "samples/ of the run's folder has them; `trireme samples` shows them"),
        needless(t + "balance_batch", "sequences are shared out by cost, always"),
        unsupported(t + "val_only", {"False"},
                    "set trainer.total_training_steps = 1 and read the first evaluation"),
@@ -123,10 +137,8 @@ void add_trainer(Rows& rows) {
        needless("hydra.*", "the run's folder is run.output_dir"),
        needless("defaults", "verl's defaults are known"),
        unsupported("async_training.*", {},
-                   "steps are synchronous: every batch is sampled from the newest weights"),
-       unsupported("rollout.nnodes", {"0"}, "name the ranks of each role in [placement]"),
-       unsupported("rollout.n_gpus_per_node", {}, "name the ranks of each role in [placement]"),
-       unsupported("rollout.*", {}, "belongs to verl's asynchronous trainer; steps are synchronous here")});
+                   "rollout.steps_ahead says how far rollout goes ahead, in whole batches"),
+       unsupported("rollout.*", {}, "belongs to verl's fully asynchronous trainer; see rollout.steps_ahead")});
 }
 
 }  // namespace trireme::verl::table

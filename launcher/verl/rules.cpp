@@ -20,16 +20,16 @@ Value whole(int64_t number) {
 // ---- Ranks and folders.
 
 void ranks(Draft& draft) {
-  const int64_t nodes = draft.whole("trainer.nnodes", 1);
+  const int64_t nodes = draft.whole("trainer.nnodes", 1), all = num_ranks(draft) + rollout_ranks(draft);
   const std::string text = fmt::format("{} GPUs on each of {} {}", draft.whole("trainer.n_gpus_per_node", 8),
                                        nodes, nodes == 1 ? "machine" : "machines");
   for (const char* key : {"trainer.n_gpus_per_node", "trainer.nnodes"})
-    draft.map(key, "run.ranks", whole(num_ranks(draft)), text);
-  draft.set("run.ranks", whole(num_ranks(draft)), "");
+    draft.map(key, "run.ranks", whole(all), text);
+  draft.set("run.ranks", whole(all), "");
   if (nodes > 1)
     draft.note(
         fmt::format("run.ranks = {} are on {} machines: name them, as in `trireme run CONFIG --hosts a,b`",
-                    num_ranks(draft), nodes));
+                    all, nodes));
 }
 
 void output_folder(Draft& draft) {
@@ -98,11 +98,14 @@ void token_budget(Draft& draft, const std::string& role, const std::string& to, 
       draft.whole("data.max_prompt_length", 512) + draft.whole("data.max_response_length", 512);
   const bool is_dynamic =
       draft.flag(dynamic, role != kActor && draft.flag(kActor + "use_dynamic_bsz", false));
-  const auto at_least_one = [&](int64_t budget) { return whole(std::max(budget, longest)); };
+  // The ranks that share a sequence have room for it together.
+  const int64_t ranks = sequence_ranks(draft, role);
+  const auto share = [&](int64_t rows) { return (rows + ranks - 1) / ranks; };
+  const auto at_least_one = [&](int64_t budget) { return whole(std::max(budget, share(longest))); };
   if (is_dynamic) {
     const int64_t asked = draft.whole(tokens, verl_default);
     draft.map(tokens, to, at_least_one(asked),
-              asked < longest ? "raised to the longest prompt with its response" : "");
+              asked < share(longest) ? "raised to the longest prompt with its response" : "");
     draft.set(to, at_least_one(asked), "");
     for (const std::string& micro : {per_gpu, global})
       draft.needless(micro, "use_dynamic_bsz: micro-batches are cut by tokens");
@@ -111,10 +114,10 @@ void token_budget(Draft& draft, const std::string& role, const std::string& to, 
   }
   const std::string text = "sequences of the greatest length; shorter ones fill it with more";
   if (const auto size = draft.whole(per_gpu, 0); size > 0) {
-    draft.map(per_gpu, to, at_least_one(size * longest), fmt::format("{} {}", size, text));
+    draft.map(per_gpu, to, at_least_one(share(size * longest)), fmt::format("{} {}", size, text));
   } else if (const auto all = draft.whole(global, 0); all > 0) {
-    const int64_t share = std::max<int64_t>(1, all / std::max<int64_t>(1, num_ranks(draft)));
-    draft.map(global, to, at_least_one(share * longest), fmt::format("{} {}", share, text));
+    const int64_t size = std::max<int64_t>(1, all * ranks / std::max<int64_t>(1, num_ranks(draft)));
+    draft.map(global, to, at_least_one(share(size * longest)), fmt::format("{} {}", size, text));
   }
   draft.needless(global, "ppo_micro_batch_size_per_gpu goes before it");
   draft.set(to, at_least_one(verl_default), "");
@@ -191,17 +194,12 @@ void rollout_is_threshold(Draft& draft) {
       draft.note(shown(*given) + ": " + wrong);
 }
 
-/// verl's scheduler goes on once in a step, ours with every update.
 void warm_up(Draft& draft, const std::string& role, const std::string& to) {
   const std::string steps_key = role + "optim.lr_warmup_steps",
                     ratio_key = role + "optim.lr_warmup_steps_ratio";
-  const int64_t updates =
-      batch_size(draft) / mini_batch_size(draft) *
-      std::max<int64_t>(1, draft.whole(role + "ppo_epochs", draft.whole(kActor + "ppo_epochs", 1)));
-  const std::string unit = fmt::format("verl counts steps; a step makes {} updates", updates);
   const int64_t steps = draft.whole(steps_key, -1);
   if (steps >= 0) {
-    draft.map(steps_key, to, whole(steps * updates), steps == 0 ? "" : unit);
+    draft.map(steps_key, to, whole(steps));
     return draft.needless(ratio_key, "lr_warmup_steps goes before it");
   }
   const Setting* ratio = draft.given(ratio_key);
@@ -211,12 +209,12 @@ void warm_up(Draft& draft, const std::string& role, const std::string& to) {
   if (share <= 0)
     draft.needless(ratio_key, "0: no warm-up");
   else if (total > 0)
-    draft.map(ratio_key, to, whole(static_cast<int64_t>(share * static_cast<double>(total)) * updates), unit);
+    draft.map(ratio_key, to, whole(static_cast<int64_t>(share * static_cast<double>(total))));
   else
     draft.unsupported(ratio_key,
                       fmt::format("a share of a number of steps that is not known here: set {} to {} x "
-                                  "the run's steps x {} updates",
-                                  to, share, updates));
+                                  "the run's steps",
+                                  to, share));
 }
 
 void actor_warm_up(Draft& draft) {
@@ -249,8 +247,8 @@ void critic_betas(Draft& draft) {
 
 // ---- Data and rewards.
 
-void chat_template(Draft& draft) {
-  static const std::string prefix = "data.apply_chat_template_kwargs.";
+// All keys below `prefix` as one JSON object, our key `to`.
+void as_object(Draft& draft, const std::string& prefix, const std::string& to) {
   nlohmann::json variables = nlohmann::json::object();
   std::string from;
   std::vector<std::string> keys;
@@ -271,31 +269,39 @@ void chat_template(Draft& draft) {
     from += (from.empty() ? "" : ", ") + shown(setting);
   }
   if (keys.empty()) return;
-  const std::string wrong = draft.set("data.chat_template_kwargs", scalar(variables.dump()), from);
+  const std::string wrong = draft.set(to, scalar(variables.dump()), from);
   for (const std::string& key : keys)
-    wrong.empty() ? draft.mapped(key, "data.chat_template_kwargs = '" + variables.dump() + "'")
-                  : draft.unsupported(key, wrong);
+    wrong.empty() ? draft.mapped(key, to + " = '" + variables.dump() + "'") : draft.unsupported(key, wrong);
 }
 
-// verl looks at each row's data_source; one rule judges all rows here.
-void reward_rule(Draft& draft) {
-  const Setting* files = draft.given("data.train_files");
-  if (!files) {
-    draft.note(
-        "data.train_files is not set: verl reads ~/data/rlhf/gsm8k/train.parquet then; name your files");
-    return;
+void chat_template(Draft& draft) {
+  as_object(draft, "data.apply_chat_template_kwargs.", "data.chat_template_kwargs");
+}
+
+// Both places in which verl takes them.
+constexpr const char* kRewardFunctions[] = {"reward.custom_reward_function.", "custom_reward_function."};
+
+void reward_function_kwargs(Draft& draft) {
+  for (const std::string prefix : kRewardFunctions)
+    as_object(draft, prefix + "reward_kwargs.", "reward.function.kwargs");
+}
+
+// verl answers greedily unless do_sample is on, whatever stands beside it.
+void validation(Draft& draft) {
+  const std::string from = kRollout + "val_kwargs.", to = "rollout.val_kwargs.";
+  const bool samples = draft.flag(from + "do_sample", false) &&
+                       as_number(draft.text(from + "temperature", "0")).value_or(0) > 0;
+  draft.needless(from + "do_sample",
+                 samples ? "rollout.val_kwargs.temperature is above 0" : "evaluations answer greedily");
+  for (const char* leaf : {"n", "temperature", "top_k", "top_p"}) {
+    const Setting* given = draft.given(from + leaf);
+    if (!given) continue;
+    if (samples)
+      draft.map(given->key, to + leaf, given->value);
+    else
+      draft.needless(given->key,
+                     "evaluations answer greedily (val_kwargs.do_sample, val_kwargs.temperature)");
   }
-  const auto about_gsm8k = [](const std::string& path) { return path.find("gsm8k") != std::string::npos; };
-  const auto& items = files->value.items;
-  const bool all = files->value.kind == Value::Kind::list
-                       ? std::all_of(items.begin(), items.end(), about_gsm8k)
-                       : about_gsm8k(files->value.text);
-  if (all)
-    draft.set("reward.name", scalar("gsm8k"), shown(*files));
-  else
-    draft.note(
-        "verl judges each row by the rule of its data_source; here one rule judges all rows: choose "
-        "reward.name (`trireme config explain reward.name`)");
 }
 
 }  // namespace
@@ -304,15 +310,23 @@ int64_t num_ranks(const Draft& draft) {
   return draft.whole("trainer.n_gpus_per_node", 8) * draft.whole("trainer.nnodes", 1);
 }
 
+int64_t rollout_ranks(const Draft& draft) {
+  return std::max<int64_t>(0, draft.whole("rollout.n_gpus_per_node", 0) * draft.whole("rollout.nnodes", 1));
+}
+
 bool has_critic(const Draft& draft) {
   return draft.flag("critic.enable", draft.text("algorithm.adv_estimator", "gae") == "gae");
 }
 
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> all = [] {
-    const std::string a = kActor, c = "critic.";
+    const std::string a = kActor, c = "critic.", r = kRollout;
     return std::vector<Rule>{
         {{"trainer.n_gpus_per_node", "trainer.nnodes"}, {"run.ranks"}, ranks},
+        {{"rollout.n_gpus_per_node", "rollout.nnodes"},
+         {"placement.actor", "placement.critic", "placement.reference", "placement.rollout",
+          "rollout.steps_ahead", "algorithm.rollout_correction.rollout_is"},
+         rollout_apart},
         {{"trainer.default_local_dir", "trainer.project_name"}, {"run.output_dir"}, output_folder},
         {{"trainer.resume_mode", "trainer.resume_from_path"}, {"trainer.resume"}, resume},
         {{a + "ppo_mini_batch_size"}, {"actor.ppo_mini_batch_size"}, mini_batch},
@@ -342,21 +356,38 @@ const std::vector<Rule>& rules() {
         {{a + "optim.betas"}, {"actor.optim.beta1", "actor.optim.beta2"}, actor_betas},
         {{c + "optim.betas"}, {"critic.optim.beta1", "critic.optim.beta2"}, critic_betas},
         {{a + "strategy", a + "fsdp_config.reshard_after_forward", a + "fsdp_config.fsdp_size",
-          a + "megatron.tensor_model_parallel_size", a + "megatron.use_distributed_optimizer"},
-         {"actor.parallel.zero_stage", "actor.parallel.tp"},
+          a + "megatron.tensor_model_parallel_size", a + "megatron.pipeline_model_parallel_size",
+          a + "megatron.use_distributed_optimizer", a + "megatron.context_parallel_size",
+          a + "ulysses_sequence_parallel_size"},
+         {"actor.parallel.zero_stage", "actor.parallel.tp", "actor.parallel.pp", "actor.parallel.cp"},
          actor_layout},
         {{c + "strategy", c + "fsdp.reshard_after_forward", c + "fsdp.fsdp_size",
           c + "model.fsdp_config.reshard_after_forward", c + "model.fsdp_config.fsdp_size",
-          c + "megatron.tensor_model_parallel_size", c + "megatron.use_distributed_optimizer"},
-         {"critic.parallel.zero_stage", "critic.parallel.tp"},
+          c + "megatron.tensor_model_parallel_size", c + "megatron.pipeline_model_parallel_size",
+          c + "megatron.use_distributed_optimizer", c + "megatron.context_parallel_size",
+          c + "ulysses_sequence_parallel_size"},
+         {"critic.parallel.zero_stage", "critic.parallel.tp", "critic.parallel.pp", "critic.parallel.cp"},
          critic_layout},
         {{"actor_rollout_ref.ref.megatron.tensor_model_parallel_size",
-          kRollout + "tensor_model_parallel_size"},
-         {"reference.parallel.tp", "rollout.parallel.tp"},
+          "actor_rollout_ref.ref.megatron.pipeline_model_parallel_size",
+          "actor_rollout_ref.ref.megatron.context_parallel_size",
+          "actor_rollout_ref.ref.ulysses_sequence_parallel_size", kRollout + "tensor_model_parallel_size"},
+         {"reference.parallel.tp", "reference.parallel.pp", "reference.parallel.cp", "rollout.parallel.tp"},
          inference_layout},
         {{a + "fsdp_config.dtype", a + "megatron.dtype", kRollout + "dtype"}, {"model.dtype"}, dtype},
         {{"data.apply_chat_template_kwargs.*"}, {"data.chat_template_kwargs"}, chat_template},
-        {{}, {"reward.name"}, reward_rule}};
+        {{"reward.custom_reward_function.reward_kwargs.*", "custom_reward_function.reward_kwargs.*"},
+         {"reward.function.kwargs"},
+         reward_function_kwargs},
+        {{"reward_model.enable", "reward.reward_model.enable", "reward_model.model.input_tokenizer"},
+         {"reward_model.input"},
+         reward_model},
+        {{}, {"reward.name"}, reward_rule},
+        {{r + "val_kwargs.do_sample", r + "val_kwargs.n", r + "val_kwargs.temperature",
+          r + "val_kwargs.top_k", r + "val_kwargs.top_p"},
+         {"rollout.val_kwargs.n", "rollout.val_kwargs.temperature", "rollout.val_kwargs.top_k",
+          "rollout.val_kwargs.top_p"},
+         validation}};
   }();
   return all;
 }

@@ -22,7 +22,6 @@ inline constexpr unsigned kEventDisableTiming = hipEventDisableTiming;
 inline constexpr unsigned kPinned = hipHostMallocPortable;
 inline constexpr auto kAnyDirection = hipMemcpyDefault;
 inline constexpr auto* get_error_string = &hipGetErrorString;
-inline constexpr auto* clear_error = &hipGetLastError;
 inline constexpr auto* get_device = &hipGetDevice;
 inline constexpr auto* set_device = &hipSetDevice;
 inline constexpr auto* device_pci_bus_id = &hipDeviceGetPCIBusId;
@@ -35,6 +34,9 @@ inline constexpr auto* event_query = &hipEventQuery;
 inline constexpr auto* memcpy_async = &hipMemcpyAsync;
 inline constexpr auto* host_free = &hipHostFree;
 inline constexpr auto* device_free = &hipFree;
+inline void clear_error() {
+  (void)hipGetLastError();
+}
 inline Error event_create(Event* event, unsigned flags) {
   return hipEventCreateWithFlags(event, flags);
 }
@@ -58,7 +60,6 @@ inline constexpr unsigned kEventDisableTiming = cudaEventDisableTiming;
 inline constexpr unsigned kPinned = cudaHostAllocPortable;
 inline constexpr auto kAnyDirection = cudaMemcpyDefault;
 inline constexpr auto* get_error_string = &cudaGetErrorString;
-inline constexpr auto* clear_error = &cudaGetLastError;
 inline constexpr auto* get_device = &cudaGetDevice;
 inline constexpr auto* set_device = &cudaSetDevice;
 inline constexpr auto* device_pci_bus_id = &cudaDeviceGetPCIBusId;
@@ -71,6 +72,9 @@ inline constexpr auto* event_query = &cudaEventQuery;
 inline constexpr auto* memcpy_async = &cudaMemcpyAsync;
 inline constexpr auto* host_free = &cudaFreeHost;
 inline constexpr auto* device_free = &cudaFree;
+inline void clear_error() {
+  (void)cudaGetLastError();
+}
 inline Error event_create(Event* event, unsigned flags) {
   return cudaEventCreateWithFlags(event, flags);
 }

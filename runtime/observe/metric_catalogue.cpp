@@ -25,8 +25,12 @@ void add_training(std::vector<MetricInfo>& table) {
         "Mean difference, over the response tokens of a step's first update, between the probability "
         "that rollout recorded and the one that the actor computes for the same token"},
        {"training/rollout_probs_diff_max", "probability",
-        "Greatest of those differences; exactly 0 on CPUs, where both compute the same bits"},
+        "Greatest of those differences; exactly 0 on CPUs, where both compute the same bits, unless rollout's "
+        "weights are older (rollout.steps_ahead)"},
        {"training/rollout_probs_diff_std", "probability", "Standard deviation of those differences"},
+       {"training/staleness", "steps",
+        "How many steps the weights that sampled this step's responses are older than those that learn from "
+        "them: rollout.steps_ahead at most, and only where that is above 0"},
        {"training/num_gen_batches", "batches",
         "Batches generated for the step, where algorithm.filter_groups is on"},
        {"training/filter_groups/evicted_samples", "responses",
@@ -47,6 +51,18 @@ void add_critic(std::vector<MetricInfo>& table) {
              "reward of a response: its score, less the KL penalty in the reward");
   add_spread(table, "critic/advantages", "1", "advantage of a response token");
   add_spread(table, "critic/returns", "reward", "return of a response token");
+  add_spread(table, "critic/values", "reward", "value that the critic gave a response token");
+  table.insert(
+      table.end(),
+      {{"critic/vf_explained_var", "1",
+        "How much of the returns' variance the values explain: 1 all, 0 no more than a constant does"},
+       {"critic/vf_loss", "1", "The critic's loss, mean over the step's updates, as the following"},
+       {"critic/vf_clipfrac", "fraction", "Tokens where the clip of values decides"},
+       {"critic/vpred_mean", "reward", "Value of a response token while the critic learns"},
+       {"critic/grad_norm", "1", "Norm of the critic's gradient over all its parameters, before clipping"},
+       {"critic/lr", "1", "Learning rate of the critic's updates"},
+       {"critic/skipped_updates", "updates",
+        "Updates of the critic left out, their gradient not being finite"}});
   table.push_back({"critic/acc/mean", "fraction", "Responses whose answer is right"});
   table.push_back(
       {"critic/greedy_score/mean", "reward",
@@ -130,12 +146,16 @@ constexpr StageText kStages[] = {
     {"gen", "generating the responses"},
     {"gen_max", "generating the greedy responses of algorithm.adv_estimator = \"remax\""},
     {"reward", "scoring them"},
+    {"reward_model", "the reward model's numbers"},
     {"filter", "finding the prompts whose responses differ, where algorithm.filter_groups is on"},
     {"old_log_prob", "the actor's log-probabilities before the update, where they are not those of rollout"},
     {"ref", "the reference policy's log-probabilities"},
     {"exchange", "sending sequences to the ranks that need them next"},
+    {"values", "the critic's values"},
     {"adv", "advantages"},
+    {"update_critic", "the critic's update: forward, backward, reduction, optimizer"},
     {"update_actor", "the actor's update: forward, backward, reduction, optimizer"},
+    {"wait", "waiting for the other side's part of the step, where rollout.steps_ahead is above 0"},
     {"update_weights", "handing the new weights to rollout"},
     {"save_checkpoint", "writing a checkpoint"},
     {"testing", "evaluation"},
@@ -150,29 +170,122 @@ void add_times(std::vector<MetricInfo>& table) {
     table.push_back({fmt::format("timing_per_token_ms/{}", name), "ms/token",
                      fmt::format("timing_s/{} by {} tokens of the step", name,
                                  std::string_view(name) == "gen" ? "the response" : "all")});
+  for (const auto& [name, meaning] : kStages)
+    table.push_back({fmt::format("memory_gb/{}", name), "GiB",
+                     fmt::format("Most memory in {}, on the rank that used most: of tensors on a GPU, of the "
+                                 "process on a CPU; since the last such line",
+                                 meaning)});
   table.insert(table.end(),
-               {{"perf/total_num_tokens", "tokens", "Prompt and response tokens of the step"},
+               {{"perf/max_memory_allocated_gb", "GiB", "The largest memory_gb/STAGE"},
+                {"timing_s/wait_prev_gen", "s",
+                 "rollout.steps_ahead: how long training waited for the batch that rollout was generating"},
+                {"timing_s/wait_update", "s", "How long rollout waited for the update, to get its weights"},
+                {"perf/total_num_tokens", "tokens", "Prompt and response tokens of the step"},
                 {"perf/time_per_step", "s", "timing_s/step"},
                 {"perf/throughput", "tokens/s per rank", "perf/total_num_tokens by time and ranks"}});
 }
 
-void add_evaluation_and_sft(std::vector<MetricInfo>& table) {
-  table.insert(table.end(),
-               {{"val-core/*/acc/mean@1", "fraction",
-                 "Held-out problems of one data source that are answered rightly, decoding greedily"},
-                {"val-core/*/reward/mean@1", "reward", "Their mean reward"},
-                {"sft/loss", "nats per token", "Cross-entropy of the response tokens"},
-                {"sft/train_accuracy", "fraction",
-                 "Training problems answered rightly, decoding greedily (sft.stop_at_accuracy looks at it)"},
-                {"sft/grad_norm", "1", "Norm of the gradient over all parameters, before clipping"},
-                {"sft/lr", "1", "Learning rate of the update"}});
+void add_idle(std::vector<MetricInfo>& table) {
+  table.push_back({"trainer/idle_ratio", "fraction",
+                   "rollout.steps_ahead: timing_s/wait_prev_gen of timing_s/step; where it is high, give "
+                   "rollout more ranks"});
+  table.push_back({"rollouter/idle_ratio", "fraction",
+                   "timing_s/wait_update of timing_s/step; where it is high, give training more ranks"});
 }
 
+void add_evaluation_and_sft(std::vector<MetricInfo>& table) {
+  table.insert(
+      table.end(),
+      {{"val-core/*/acc/mean@*", "fraction",
+        "Responses to the held-out problems of one data source that are right. Behind @ stands how many "
+        "responses a problem has, rollout.val_kwargs.n; with one there are no metrics but mean@1"},
+       {"val-core/*/reward/mean@*", "reward", "Their mean reward"},
+       {"val-core/*/*/best@*/mean", "1",
+        "Of acc and reward, that of the best of a problem's responses: the mean of 1000 draws with "
+        "repetition, as verl draws them"},
+       {"val-core/*/*/maj@*/mean", "1",
+        "That of the most frequent answer, where the rule knows answers (or the function says pred)"},
+       {"val-core/*/*/*/std", "1", "The standard deviation of those draws"},
+       {"val-aux/*/*/worst@*/mean", "1", "That of the worst of a problem's responses"},
+       {"val-aux/*/*/best@*/mean", "1",
+        "As above, for draws of 2, 4, 8, ... responses, and for the reward's components"},
+       {"val-aux/*/*/maj@*/mean", "1", "Likewise"},
+       {"val-aux/*/*/*/std", "1", "The standard deviation of those draws"},
+       {"val-aux/*/*/mean@*", "1", "Mean of a component of the reward"},
+       {"val-aux/*/*/std@*", "1", "Standard deviation over a problem's responses"},
+       {"val/loss", "nats per token",
+        "Supervised fine-tuning: cross-entropy of the learned tokens of held-out examples"},
+       {"sft/loss", "nats per token", "Cross-entropy of the tokens that are learned"},
+       {"sft/learned_tokens", "tokens", "How many those are, of perf/total_num_tokens"},
+       {"sft/train_accuracy", "fraction",
+        "Training problems answered rightly, decoding greedily (sft.stop_at_accuracy looks at it)"},
+       {"sft/grad_norm", "1", "Norm of the gradient over all parameters, before clipping"},
+       {"sft/lr", "1", "Learning rate of the update"}});
+}
+
+void add_rft(std::vector<MetricInfo>& table) {
+  table.insert(
+      table.end(),
+      {{"rft/accepted", "fraction", "Responses that the reward accepts, and that came to their end"},
+       {"rft/solved", "fraction", "Prompts with such a response"},
+       {"rft/duplicates", "responses", "Accepted ones that were left out as the same as another"},
+       {"rft/kept", "responses", "Accepted ones that are learned (rft.keep_per_prompt of a prompt)"},
+       {"rft/dataset_size", "responses", "Those of this round, and with rft.accumulate of all before it"},
+       {"rft/updates", "updates", "Optimizer updates of the round"},
+       {"rft/loss", "nats per token", "Cross-entropy of the kept responses' tokens, over the updates"},
+       {"rft/learned_tokens", "tokens", "Tokens that were learned, in all passes"},
+       {"rft/grad_norm", "1", "Norm of the gradient over all parameters, before clipping"},
+       {"rft/lr", "1", "Learning rate of the round's last update"}});
+}
+
+void add_reward(std::vector<MetricInfo>& table) {
+  table.insert(
+      table.end(),
+      {{"reward/*/mean", "1",
+        "Mean of what a reward function returned beside the score, by its name there; and of the components "
+        "of a "
+        "reward that has weights (answer, format, repetition, cosine, overlong), before their weights"},
+       {"reward/model/*", "reward",
+        "What the reward model says (mean, max, min), before reward_model.weight"},
+       {"reward/tests_passed/mean", "fraction",
+        "reward.name = \"code\": tests passed, of those that were run"},
+       {"reward/tests_timed_out/mean", "fraction", "Programs that were out of time in a test"},
+       {"reward/errors", "calls", "Calls of the reward function that raised, or that returned no number; requests that the service did not answer with one"},
+       {"reward/timeouts", "calls", "Calls that took longer than reward.scorer.timeout_s, requests than reward.http.timeout_s"},
+       {"reward/ended_processes", "processes", "Processes that ended during a call"},
+       {"reward/defaults", "responses",
+        "Responses that got reward.scorer.default_score, having failed reward.scorer.retries times more"},
+       {"reward/replayed", "responses", "Responses whose score stood in the journal of a run before"}});
+}
+
+void add_preferences(std::vector<MetricInfo>& table) {
+  const std::vector<MetricInfo> metrics{
+      {"dpo/loss", "1", "Mean loss of a pair (algorithm.dpo.loss_type)"},
+      {"rewards/chosen", "1",
+       "beta times the log-ratio of policy to reference of a chosen answer; of its log-probability where "
+       "algorithm.dpo.reference_free"},
+      {"rewards/rejected", "1", "The same of a rejected answer"},
+      {"rewards/margins", "1", "The difference of the two"},
+      {"rewards/accuracies", "fraction", "Pairs whose chosen answer has the greater reward"},
+      {"logps/chosen", "nats", "Log-probability of a chosen answer"},
+      {"logps/rejected", "nats", "Log-probability of a rejected answer"},
+      {"logps/accuracies", "fraction", "Pairs whose chosen answer is the likelier one"}};
+  table.insert(table.end(), metrics.begin(), metrics.end());
+  table.push_back({"dpo/sft_loss", "nats per token",
+                   "Cross-entropy of the chosen answers, where algorithm.dpo.sft_coef is above 0"});
+  for (const MetricInfo& metric : metrics)
+    table.push_back({"val/" + metric.name, metric.unit, metric.meaning});
+}
+
+// Each * of the pattern is some text, but not none.
 bool matches(std::string_view pattern, std::string_view name) {
   const size_t star = pattern.find('*');
   if (star == std::string_view::npos) return pattern == name;
   const auto head = pattern.substr(0, star), tail = pattern.substr(star + 1);
-  return name.size() > head.size() + tail.size() && name.starts_with(head) && name.ends_with(tail);
+  if (!name.starts_with(head)) return false;
+  for (size_t begin = head.size() + 1; begin <= name.size(); ++begin)
+    if (matches(tail, name.substr(begin))) return true;
+  return false;
 }
 
 struct GroupText {
@@ -183,17 +296,27 @@ struct GroupText {
 constexpr GroupText kGroups[] = {
     {"training", "Where the run stands, and whether rollout and training agree"},
     {"rollout_corr", "How far rollout's policy is from the one that is trained"},
-    {"critic", "Rewards and advantages"},
+    {"critic", "Rewards, advantages and values"},
     {"actor", "The policy's update"},
     {"response_length", "Lengths of responses"},
     {"prompt_length", "Lengths of prompts"},
     {"global_seqlen", "How even the ranks' shares are"},
     {"rollout", "Generation"},
+    {"reward", "Reward functions of the user's own"},
     {"timing_s", "Time by stage"},
     {"timing_per_token_ms", "Time by stage and token"},
+    {"memory_gb", "Memory by stage"},
+    {"trainer", "How long training waits for rollout"},
+    {"rollouter", "How long rollout waits for training"},
     {"perf", "Speed and memory"},
     {"val-core", "Evaluation"},
+    {"val-aux", "Evaluation, the rest"},
+    {"val", "Evaluation by loss, and of pairs"},
     {"sft", "Supervised fine-tuning"},
+    {"rft", "Rejection sampling fine-tuning"},
+    {"dpo", "Direct preference optimisation"},
+    {"rewards", "What the policy prefers, beside the reference"},
+    {"logps", "How likely the answers are"},
 };
 
 std::string prefix_of(const MetricInfo& metric) {
@@ -211,7 +334,11 @@ const std::vector<MetricInfo>& metric_catalogue() {
     add_lengths(table);
     add_rollout(table);
     add_times(table);
+    add_idle(table);
     add_evaluation_and_sft(table);
+    add_reward(table);
+    add_rft(table);
+    add_preferences(table);
     std::ranges::stable_sort(table, {}, [](const MetricInfo& metric) {
       const auto group = std::ranges::find(kGroups, prefix_of(metric), &GroupText::prefix);
       return group - std::begin(kGroups);

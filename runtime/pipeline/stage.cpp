@@ -44,6 +44,12 @@ StageRunner::StageRunner(comm::Communicator& world, Observer observer)
     : world_(world), observer_(std::move(observer)) {}
 
 void StageRunner::run(const std::string& name, bool takes_part, const std::function<void()>& work) {
+  run_in(&world_, name, takes_part, work);
+}
+
+void StageRunner::run_in(comm::Communicator* ranks, const std::string& name, bool takes_part,
+                         const std::function<void()>& work) {
+  if (!ranks) return add(name, 0);
   if (observer_) observer_(name, true);
   const auto begin = std::chrono::steady_clock::now();
   std::optional<Error> own;
@@ -52,43 +58,53 @@ void StageRunner::run(const std::string& name, bool takes_part, const std::funct
   if (own)
     own = Error(own->code(), own->message(), own->where().empty() ? "stage " + name : own->where())
               .on(world_.rank(), host_name());
-  agree(name, own);
+  agree(*ranks, name, own);
+  add(name, seconds);
+  if (observer_) observer_(name, false);
+}
+
+void StageRunner::add(const std::string& name, double seconds) {
   const auto entry =
       std::find_if(seconds_.begin(), seconds_.end(), [&](const auto& s) { return s.first == name; });
   if (entry == seconds_.end())
     seconds_.emplace_back(name, seconds);
   else
     entry->second += seconds;
-  if (observer_) observer_(name, false);
 }
 
-void StageRunner::agree(const std::string& name, const std::optional<Error>& own) {
+void StageRunner::agree(comm::Communicator& ranks, const std::string& name,
+                        const std::optional<Error>& own) const {
+  struct End {
+    int64_t outcome, stage, rank;  // the rank as the world counts
+  };
+  constexpr int64_t kNumbers = sizeof(End) / sizeof(int64_t);
   const int64_t outcome = !own ? kFine : own->code() == ErrorCode::peer_failed ? kConsequence : kCause;
-  const std::array<int64_t, 2> mine{outcome, hash(name)};
-  std::vector<int64_t> all(2 * world_.size());
+  const End mine{outcome, hash(name), world_.rank()};
+  std::vector<End> all(ranks.size());
   try {
-    world_.all_gather({mine.data(), 2, comm::DType::i64}, {all.data(), 2 * world_.size(), comm::DType::i64});
+    ranks.all_gather({&mine, kNumbers, comm::DType::i64},
+                     {all.data(), kNumbers * ranks.size(), comm::DType::i64});
   } catch (const Error&) {
     if (own) throw Error(*own);
     throw;
   }
   int failed = -1;
-  for (int r = 0; r < world_.size(); ++r) {
-    TRIREME_CHECK(all[2 * r + 1] == mine[1],
-                  "rank {} is at the end of another stage than rank {}, which ends '{}'", r, world_.rank(),
-                  name);
-    if (all[2 * r] != kFine && (failed < 0 || all[2 * r] > all[2 * failed])) failed = r;
+  for (int r = 0; r < ranks.size(); ++r) {
+    TRIREME_CHECK(all[r].stage == mine.stage,
+                  "rank {} is at the end of another stage than rank {}, which ends '{}'", all[r].rank,
+                  world_.rank(), name);
+    if (all[r].outcome != kFine && (failed < 0 || all[r].outcome > all[failed].outcome)) failed = r;
   }
   if (failed < 0) return;
   const std::string told =
-      world_.broadcast_string(own ? fmt::format("{}\nrank {} ({}) failed in stage {}: {}", own->host(),
+      ranks.broadcast_string(own ? fmt::format("{}\nrank {} ({}) failed in stage {}: {}", own->host(),
                                                 own->rank(), own->host(), name, own->message())
                                   : "",
                               failed);
   if (own) throw Error(*own);
   const size_t line = told.find('\n');
   throw Error(ErrorCode::peer_failed, told.substr(line + 1), "stage " + name)
-      .on(failed, told.substr(0, line));
+      .on(static_cast<int>(all[failed].rank), told.substr(0, line));
 }
 
 std::vector<std::pair<std::string, double>> StageRunner::times_over_ranks() {

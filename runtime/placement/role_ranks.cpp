@@ -4,6 +4,7 @@
 #include <charconv>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "runtime/base/error.h"
@@ -57,6 +58,8 @@ const char* to_string(Role role) {
       return "reference";
     case Role::rollout:
       return "rollout";
+    case Role::reward_model:
+      return "reward_model";
   }
   return "unknown role";
 }
@@ -82,7 +85,7 @@ std::vector<int> parse_ranks(const std::string& text, int num_ranks, const std::
   return ranks;
 }
 
-int RoleRanks::TensorParallelSizes::of(Role role) const {
+const ReplicaAxes& RoleRanks::Axes::of(Role role) const {
   switch (role) {
     case Role::actor:
       return actor;
@@ -90,6 +93,8 @@ int RoleRanks::TensorParallelSizes::of(Role role) const {
       return critic;
     case Role::reference:
       return reference;
+    case Role::reward_model:
+      return reward_model;
     case Role::rollout:
       break;
   }
@@ -104,6 +109,8 @@ const std::vector<int>& RoleRanks::of(Role role) const {
       return critic;
     case Role::reference:
       return reference;
+    case Role::reward_model:
+      return reward_model;
     case Role::rollout:
       break;
   }
@@ -138,6 +145,26 @@ std::string name_of(const RoleRanks& roles, const std::vector<int>& ranks) {
 
 }  // namespace
 
+std::vector<int> RoleRanks::all() const {
+  std::set<int> ranks;
+  for (const Role role : kRoles) ranks.insert(of(role).begin(), of(role).end());
+  return {ranks.begin(), ranks.end()};
+}
+
+std::vector<int> RoleRanks::training() const {
+  std::set<int> ranks;
+  for (const Role role : {Role::actor, Role::critic, Role::reference})
+    ranks.insert(of(role).begin(), of(role).end());
+  return {ranks.begin(), ranks.end()};
+}
+
+bool RoleRanks::rollout_is_apart() const {
+  const std::vector<int> others = training();
+  return !rollout.empty() && std::none_of(rollout.begin(), rollout.end(), [&](int rank) {
+    return std::binary_search(others.begin(), others.end(), rank);
+  });
+}
+
 std::vector<Group> groups_of(const RoleRanks& roles) {
   std::vector<Group> groups;
   const auto add = [&](std::string name, std::vector<int> ranks) {
@@ -150,9 +177,21 @@ std::vector<Group> groups_of(const RoleRanks& roles) {
     if (mesh.ranks.empty()) continue;
     add(name_of(roles, mesh.ranks), mesh.ranks);
     const std::string name = to_string(role);
-    for (auto& replica : mesh.replicas()) add(name + ".tp", std::move(replica));
-    for (int t = 0; t < mesh.tp; ++t) add(name + ".dp", mesh.part(t));
+    // From the first rank of each: where the axis begins.
+    const auto add_each = [&](const std::string& suffix, const auto& group_of) {
+      for (const int rank : mesh.ranks)
+        if (std::vector<int> group = group_of(*mesh.find(rank)); group.front() == rank)
+          add(name + suffix, std::move(group));
+    };
+    for (const Axis axis : {Axis::tp, Axis::cp, Axis::pp, Axis::dp}) {
+      if (mesh.size(axis) == 1 && (axis == Axis::cp || axis == Axis::pp)) continue;
+      add_each(fmt::format(".{}", to_string(axis)),
+               [&](const Mesh::Coordinates& at) { return mesh.along(axis, at); });
+    }
+    add_each(".dp.cp", [&](const Mesh::Coordinates& at) { return mesh.same_weights(at); });
   }
+  if (roles.rollout_is_apart()) add(kTraining, roles.training());
+  add(kWeights, roles.all());
   return groups;
 }
 

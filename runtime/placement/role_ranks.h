@@ -9,8 +9,9 @@
 
 namespace trireme::placement {
 
-enum class Role { actor, critic, reference, rollout };
-inline constexpr std::array<Role, 4> kRoles{Role::actor, Role::critic, Role::reference, Role::rollout};
+enum class Role { actor, critic, reference, rollout, reward_model };
+inline constexpr std::array<Role, 5> kRoles{Role::actor, Role::critic, Role::reference, Role::rollout,
+                                            Role::reward_model};
 const char* to_string(Role role);
 
 /// "0-3,6" -> {0,1,2,3,6}, ascending; "" -> all of num_ranks. Throws invalid_config (with `where`) on bad
@@ -18,21 +19,31 @@ const char* to_string(Role role);
 std::vector<int> parse_ranks(const std::string& text, int num_ranks, const std::string& where);
 
 struct RoleRanks {
-  std::vector<int> actor, critic, reference, rollout;  // empty: the role does not exist in this run
+  // Empty: the role does not exist in this run.
+  std::vector<int> actor, critic, reference, rollout, reward_model;
 
-  /// How many ranks hold one replica of a role's model together.
-  struct TensorParallelSizes {
-    int actor = 1, critic = 1, reference = 1, rollout = 1;
-    int of(Role role) const;
-  } tp;
+  /// How the ranks of one replica share a role's model.
+  struct Axes {
+    ReplicaAxes actor, critic, reference, rollout, reward_model;
+    const ReplicaAxes& of(Role role) const;
+  } axes;
 
   const std::vector<int>& of(Role role) const;
-  /// Throws internal unless tp divides the role's ranks.
-  Mesh mesh(Role role) const { return Mesh::of(of(role), tp.of(role)); }
+  /// Throws internal unless the axes divide the role's ranks.
+  Mesh mesh(Role role) const { return Mesh::of(of(role), axes.of(role)); }
   bool has(Role role, int rank) const;
+  /// Those with any role, ascending.
+  std::vector<int> all() const;
+  /// The actor's, the critic's and the reference's, ascending.
+  std::vector<int> training() const;
+  /// Whether there is rollout, and none of its ranks is one of those.
+  bool rollout_is_apart() const;
   /// All roles on the same ranks.
   bool colocated() const;
 };
+
+inline constexpr const char* kWeights = "weights";
+inline constexpr const char* kTraining = "training";
 
 struct Group {
   std::string name;        // "actor+rollout", "actor.tp", ...
@@ -40,8 +51,8 @@ struct Group {
 };
 
 /// The communicators of a run beside the world's, in the order in which they are opened: of each role all its
-/// ranks, its replicas (tp) and those that hold the same part of each (dp). Groups of the same ranks are one,
-/// under the first name.
+/// ranks, its ranks along each axis, and those that hold the same weights (dp.cp); where rollout is apart, all
+/// training ranks; at last all ranks with a role, over whom weights go from role to role. Groups of the same ranks are one, under the first name.
 std::vector<Group> groups_of(const RoleRanks& roles);
 
 }  // namespace trireme::placement

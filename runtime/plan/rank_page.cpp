@@ -19,7 +19,7 @@ namespace trireme::plan {
 namespace {
 
 constexpr uint64_t kMagic = 0x3145474150495254;  // "TRIPAGE1", little-endian
-constexpr uint64_t kVersion = 1;
+constexpr uint64_t kVersion = 2;
 
 int64_t now_ns() {
   timespec now{};
@@ -108,6 +108,7 @@ struct CollectiveRecord {
 
 struct RankPage::Layout {
   uint64_t magic, version;
+  std::atomic<int64_t> ticks;
   Guarded<Progress> progress;
   Guarded<Failure> failure;
   Guarded<CollectiveRecord> collectives[kCommunicators];
@@ -210,6 +211,10 @@ void RankPage::set_error(ErrorCode code, const std::string& message) {
   });
 }
 
+void RankPage::tick() {
+  page_->ticks.fetch_add(1, std::memory_order_relaxed);
+}
+
 int RankPage::communicator_slot(const std::string& name) {
   for (int slot = 0; slot < kCommunicators; ++slot) {
     bool mine = false;
@@ -254,6 +259,7 @@ RankPage::Snapshot RankPage::read() const {
   s.total_steps = progress.total_steps;
   s.phase_began_ns = progress.phase_began_ns;
   s.changed_ns = progress.changed_ns;
+  s.ticks = page_->ticks.load(std::memory_order_relaxed);
   const Failure failure = page_->failure.read();
   if (failure.set) {
     s.has_error = true;

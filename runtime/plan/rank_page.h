@@ -39,6 +39,8 @@ class RankPage {
   /// `step` steps of this phase are done.
   void set_step(int64_t step);
   void set_stage(const std::string& stage);
+  /// One more piece of the stage's work is done: a sign of life within stages that take long.
+  void tick();
   /// The first error wins. A text that does not fit is cut.
   void set_error(ErrorCode code, const std::string& message);
 
@@ -61,6 +63,7 @@ class RankPage {
     int64_t step = 0, total_steps = 0;
     int64_t phase_began_ns = 0;  // all times: steady clock of this host (CLOCK_MONOTONIC)
     int64_t changed_ns = 0;      // of the last set_phase, set_step or set_stage
+    int64_t ticks = 0;           // since the rank's start
     bool has_error = false;
     ErrorCode error_code = ErrorCode::internal;
     std::string error;

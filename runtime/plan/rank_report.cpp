@@ -11,13 +11,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::array<std::pair<Order, const char*>, 7> kOrders{{{Order::beat, "beat"},
+constexpr std::array<std::pair<Order, const char*>, 8> kOrders{{{Order::beat, "beat"},
                                                                 {Order::stop, "stop"},
                                                                 {Order::end, "end"},
                                                                 {Order::kill, "kill"},
                                                                 {Order::pause, "pause"},
                                                                 {Order::resume, "resume"},
-                                                                {Order::leave, "leave"}}};
+                                                                {Order::leave, "leave"},
+                                                                {Order::ask, "ask"}}};
 
 std::string to_line(const Json& message) {
   return message.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -29,7 +30,8 @@ Json page_to_json(const RankPage::Snapshot& s) {
                {"step", s.step},
                {"total_steps", s.total_steps},
                {"phase_began_ns", s.phase_began_ns},
-               {"changed_ns", s.changed_ns}};
+               {"changed_ns", s.changed_ns},
+               {"ticks", s.ticks}};
   if (s.has_error)
     page["error"] = {{"code", to_string(s.error_code)}, {"message", s.error}, {"at_ns", s.error_ns}};
   for (const auto& c : s.collectives)
@@ -52,6 +54,7 @@ RankPage::Snapshot page_from_json(const Json& page) {
   page.at("total_steps").get_to(s.total_steps);
   page.at("phase_began_ns").get_to(s.phase_began_ns);
   page.at("changed_ns").get_to(s.changed_ns);
+  page.at("ticks").get_to(s.ticks);
   if (const auto error = page.find("error"); error != page.end()) {
     s.has_error = true;
     s.error_code = error_code_from(error->at("code").get<std::string>());
@@ -78,10 +81,17 @@ struct Encode {
         {"state", page_to_json(m.page)}, {"now_ns", m.now_ns}, {"stopped", m.stopped}, {"stuck", m.stuck}};
   }
   Json operator()(const Exit& m) const {
-    return {{"exit", m.status},          {"signaled", m.signaled},       {"ended_by_guard", m.ended_by_guard},
-            {"at_ns", m.at_ns},          {"page", page_to_json(m.page)}, {"now_ns", m.now_ns},
-            {"last_lines", m.last_lines}};
+    return {{"exit", m.status},
+            {"signaled", m.signaled},
+            {"ended_by_guard", m.ended_by_guard},
+            {"at_ns", m.at_ns},
+            {"page", page_to_json(m.page)},
+            {"now_ns", m.now_ns},
+            {"last_lines", m.last_lines},
+            {"kernel", m.kernel}};
   }
+  Json operator()(const Note& m) const { return {{"note", m.text}}; }
+  Json operator()(const Diagnosis& m) const { return {{"diagnosis", m.lines}}; }
 };
 
 Report report_from(const Json& m) {
@@ -90,6 +100,8 @@ Report report_from(const Json& m) {
   if (m.contains("machine")) return HostReport{m.at("machine"), m.at("settings"), m.at("free_port")};
   if (m.contains("stdout")) return Output{false, m.at("stdout")};
   if (m.contains("stderr")) return Output{true, m.at("stderr")};
+  if (m.contains("note")) return Note{m.at("note")};
+  if (m.contains("diagnosis")) return Diagnosis{m.at("diagnosis")};
   if (m.contains("state"))
     return State{page_from_json(m.at("state")), m.at("now_ns"), m.at("stopped"), m.at("stuck")};
   return Exit{m.at("signaled"),
@@ -98,7 +110,8 @@ Report report_from(const Json& m) {
               m.at("at_ns"),
               page_from_json(m.at("page")),
               m.at("now_ns"),
-              m.at("last_lines")};
+              m.at("last_lines"),
+              m.at("kernel")};
 }
 
 }  // namespace

@@ -53,8 +53,17 @@ struct Exit {
   RankPage::Snapshot page;
   int64_t now_ns = 0;                   // as in State
   std::vector<std::string> last_lines;  // of its log, where it failed
+  std::vector<std::string> kernel;      // what its host's kernel wrote meanwhile of GPUs, network and memory
 };
-using Report = std::variant<Hello, HostReport, Output, State, Exit>;
+/// The answer to Order::ask.
+struct Diagnosis {
+  std::vector<std::string> lines;  // NCCL's own; empty where there is nobody to ask
+};
+/// From a host that is talked with: what it was asked for, in the words of whoever asked.
+struct Note {
+  std::string text;
+};
+using Report = std::variant<Hello, HostReport, Output, State, Exit, Diagnosis, Note>;
 
 /// The first message down: all that a guard needs to start its rank, so that nothing is read from a file
 /// system which hosts may not share.
@@ -71,6 +80,7 @@ enum class Order {
   pause,  // SIGSTOP, until resume
   resume,
   leave,  // all ranks are gone: the guard may exit
+  ask,    // NCCL what it knows of a hang
 };
 
 /// One line, with its line end. Bytes that are no UTF-8 become U+FFFD.

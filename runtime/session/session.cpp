@@ -163,6 +163,13 @@ const std::string& Session::host() const {
 const std::vector<std::string>& Session::hosts() const {
   return state_->hosts;
 }
+std::vector<int> Session::nodes() const {
+  std::map<std::string, int> number;
+  std::vector<int> nodes;
+  for (const auto& host : hosts())
+    nodes.push_back(number.emplace(host, static_cast<int>(number.size())).first->second);
+  return nodes;
+}
 const placement::RoleRanks& Session::roles() const {
   return state_->roles;
 }
@@ -184,12 +191,27 @@ comm::Communicator& Session::group(placement::Role role) {
   return *state_->by_ranks.at(state_->roles.of(role));
 }
 
-comm::Communicator& Session::tp(placement::Role role) {
-  return *state_->by_ranks.at(state_->roles.mesh(role).replica(place_in(role).d));
+bool Session::speaks_for_replica(placement::Role role) const {
+  const auto place = place_in(role);
+  return place.p == state_->roles.axes.of(role).pp - 1 && place.c == 0 && place.t == 0;
 }
 
-comm::Communicator& Session::dp(placement::Role role) {
-  return *state_->by_ranks.at(state_->roles.mesh(role).part(place_in(role).t));
+comm::Communicator& Session::along(placement::Axis axis, placement::Role role) {
+  return *state_->by_ranks.at(state_->roles.mesh(role).along(axis, place_in(role)));
+}
+
+comm::Communicator& Session::same_weights(placement::Role role) {
+  return *state_->by_ranks.at(state_->roles.mesh(role).same_weights(place_in(role)));
+}
+
+comm::Communicator& Session::training() {
+  TRIREME_CHECK(state_->roles.rollout_is_apart() && !has(placement::Role::rollout),
+                "rank {} is not one of the training ranks apart from rollout", rank());
+  return *state_->by_ranks.at(state_->roles.training());
+}
+
+comm::Communicator& Session::weights() {
+  return *state_->by_ranks.at(state_->roles.all());
 }
 
 void Session::abort(const std::string& why) noexcept {

@@ -32,6 +32,7 @@ class Session {
   int num_ranks() const;
   const std::string& host() const;                // this rank's
   const std::vector<std::string>& hosts() const;  // of all ranks
+  std::vector<int> nodes() const;                 // their hosts as numbers, 0, 1, ...
   const placement::RoleRanks& roles() const;
   bool has(placement::Role role) const;
 
@@ -40,12 +41,22 @@ class Session {
   /// This role's ranks; throws internal if this rank is not one of them.
   /// Roles on the same ranks share one communicator, named after all of them ("actor+rollout").
   comm::Communicator& group(placement::Role role);
-  /// The ranks that hold this rank's replica of the role's model with it (tp), and those that hold the same
-  /// part of every replica (dp). Likewise.
-  comm::Communicator& tp(placement::Role role);
-  comm::Communicator& dp(placement::Role role);
+  /// This rank and those that stand elsewhere on one axis only, in the axis's order. Likewise; pp and cp
+  /// exist where they are more than one rank.
+  comm::Communicator& along(placement::Axis axis, placement::Role role);
+  comm::Communicator& tp(placement::Role role) { return along(placement::Axis::tp, role); }
+  comm::Communicator& dp(placement::Role role) { return along(placement::Axis::dp, role); }
+  /// Those that hold the same weights as this rank (dp and cp): gradients are summed over them. Likewise.
+  comm::Communicator& same_weights(placement::Role role);
+  /// All training ranks (RoleRanks::training), where rollout is apart. Likewise.
+  comm::Communicator& training();
+  /// All ranks with a role, where tensors lie: weights go over it from role to role.
+  comm::Communicator& weights();
   /// Of a rank that has the role.
   placement::Mesh::Coordinates place_in(placement::Role role) const;
+  /// Whether this rank tells what all ranks of its replica know, so that it is told once: the first one of
+  /// the last pipeline stage, where losses are made.
+  bool speaks_for_replica(placement::Role role) const;
 
   /// Any thread; local: all operations on this rank end in peer_failed, and the other ranks are told, as far
   /// as they can be reached. For a rank that failed where others wait for it.

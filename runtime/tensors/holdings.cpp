@@ -17,19 +17,20 @@ std::vector<SliceHoldings> Holdings::of(int tensor) {
     if (map_->layout().zero) {
       cut(tensor, first, last, holdings);
     } else {
-      holdings.stretches.push_back({{0, slice.numel()}, all_of(first, last)});
+      holdings.stretches.push_back(
+          {{0, slice.numel()}, all_of(map_->stages_of(map_->tensors()[tensor].block), first, last)});
     }
   }
   return result;
 }
 
-int Holdings::all_of(int first_t, int last_t) {
-  const auto [found, is_new] = known_.emplace(std::pair{first_t, last_t}, 0);
+int Holdings::all_of(const std::vector<int>& stages, int first_t, int last_t) {
+  const auto [found, is_new] = known_.emplace(std::tuple{stages, first_t, last_t}, 0);
   if (is_new) {
-    const Mesh& mesh = map_->layout().mesh;
     std::vector<int> ranks;
-    for (int d = 0; d < mesh.dp; ++d)
-      for (int t = first_t; t < last_t; ++t) ranks.push_back(mesh.rank(d, t));
+    for (const int p : stages)
+      for (int d = 0; d < map_->num_copies(); ++d)
+        for (int t = first_t; t < last_t; ++t) ranks.push_back(map_->rank({d, p, t}));
     found->second = sets_->number(std::move(ranks));
   }
   return found->second;
@@ -43,12 +44,12 @@ void Holdings::cut(int tensor, int first_t, int last_t, SliceHoldings& holdings)
   };
   std::vector<Held> all;
   std::vector<int64_t> cuts;
-  const Mesh& mesh = map_->layout().mesh;
+  const std::vector<int>& stages = map_->stages_of(map_->tensors()[tensor].block);
   for (int t = first_t; t < last_t; ++t)
-    for (int d = 0; d < mesh.dp; ++d) {
+    for (int d = 0; d < map_->num_copies(); ++d) {
       const Interval interval = map_->held(d, t, tensor);
       if (interval.numel() == 0) continue;
-      all.push_back({interval, mesh.rank(d, t)});
+      for (const int p : stages) all.push_back({interval, map_->rank({d, p, t})});
       cuts.push_back(interval.begin);
       cuts.push_back(interval.end);
     }

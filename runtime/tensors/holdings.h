@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <tuple>
 #include <vector>
 
 #include "runtime/tensors/layout.h"
@@ -29,11 +30,12 @@ class Holdings {
 
  private:
   void cut(int tensor, int first_t, int last_t, SliceHoldings& holdings);
-  int all_of(int first_t, int last_t);
+  int all_of(const std::vector<int>& stages, int first_t, int last_t);
 
   const ShardMap* map_;
   RankSets* sets_;
-  std::map<std::pair<int, int>, int> known_;  // [first_t, last_t) -> the set of those tp ranks, all dp
+  // (stages, first_t, last_t) -> the set of those stages' tp ranks [first_t, last_t), all d
+  std::map<std::tuple<std::vector<int>, int, int>, int> known_;
 };
 
 }  // namespace trireme::tensors

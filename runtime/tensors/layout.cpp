@@ -49,6 +49,10 @@ ShardMap::ShardMap(const std::vector<TensorSpec>& tensors, const Layout& layout)
     : tensors_(&tensors), layout_(&layout) {
   num_blocks_ = tensors.empty() ? 0 : tensors.back().block + 1;
   const Mesh& mesh = layout.mesh;
+  if (layout.blocks_of_stages.empty()) stages_of_.assign(num_blocks_, {0});
+  stages_of_.resize(num_blocks_);
+  for (size_t p = 0; p < layout.blocks_of_stages.size(); ++p)
+    for (const int block : layout.blocks_of_stages[p]) stages_of_[block].push_back(static_cast<int>(p));
   for (int t = 0; t < mesh.tp; ++t) {
     Column& column = columns_.emplace_back();
     column.stored.resize(num_blocks_);
@@ -60,10 +64,12 @@ ShardMap::ShardMap(const std::vector<TensorSpec>& tensors, const Layout& layout)
       line += column.slices.back().numel();
     }
     for (int64_t& line : column.stored)
-      line = round_up(layout.zero ? ceil_div(line, mesh.dp) : line, layout.alignment);
+      line = round_up(layout.zero ? ceil_div(line, num_copies()) : line, layout.alignment);
   }
-  for (int d = 0; d < mesh.dp; ++d)
-    for (int t = 0; t < mesh.tp; ++t) by_rank_.push_back({mesh.rank(d, t), {d, t}});
+  for (const int rank : mesh.ranks) {
+    const auto at = *mesh.find(rank);
+    by_rank_.push_back({rank, {at.d * mesh.cp + at.c, at.p, at.t}});
+  }
   std::sort(by_rank_.begin(), by_rank_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
 }
 
@@ -72,6 +78,16 @@ std::optional<ShardMap::Coordinates> ShardMap::find(int rank) const {
                                       [](const auto& entry, int wanted) { return entry.first < wanted; });
   if (found == by_rank_.end() || found->first != rank) return std::nullopt;
   return found->second;
+}
+
+int ShardMap::rank(const Coordinates& at) const {
+  const int cp = layout_->mesh.cp;
+  return layout_->mesh.rank({at.d / cp, at.p, at.d % cp, at.t});
+}
+
+bool ShardMap::holds(int p, int block) const {
+  const std::vector<int>& stages = stages_of_[block];
+  return std::find(stages.begin(), stages.end(), p) != stages.end();
 }
 
 Interval ShardMap::held(int d, int t, int tensor) const {

@@ -1,12 +1,14 @@
 // A layout says how the ranks of one role hold the tensors of a model: which slice of each tensor a rank has,
 // and where in its memory that slice lies. Arithmetic only: no memory, no models, no communication.
 //
-// Two things happen to a tensor, in this order.
+// Three things happen to a tensor, in this order.
+//   pp  gives its block to one stage of the pipeline, or to several (an embedding that is the head as well).
 //   tp  splits it along one dim in whole units (the rows of a head, a block of the vocabulary, one column of
 //       an MLP), or leaves it whole, on every tp rank or on one. The part of one tp rank is the tensor's
 //       *slice*.
 //   dp  either repeats the slices on every dp rank, or cuts them (`zero`): the slices of a block are laid end
 //       to end and that line is cut evenly, so a rank holds one stretch of it, in general pieces of tensors.
+//       The ranks along cp hold weights as those along dp do: "d" below counts both, dp outermost.
 //
 // One rank's memory for block b (tp = 2, dp = 2; q k v are fused, and so are gate and up):
 //
@@ -66,6 +68,8 @@ struct Layout {
   comm::DType dtype = comm::DType::bf16;
   bool zero = false;      // dp cuts the line of slices of each block; otherwise it repeats them
   int64_t alignment = 1;  // elements: where matrices begin, and of what a cut is a multiple
+  /// The blocks of each stage of the pipeline, ascending. Where pp = 1 it may be left empty: all blocks.
+  std::vector<std::vector<int>> blocks_of_stages = {};
 };
 
 /// Every mistake in `layout`, each with what would work instead (tp sizes, numbers of ranks). `num_ranks` is
@@ -99,10 +103,18 @@ class ShardMap {
   int num_blocks() const { return num_blocks_; }
 
   struct Coordinates {
-    int d = 0, t = 0;
+    int d = 0, p = 0, t = 0;  // d of dp * cp
   };
   /// Empty for a rank that does not have this role.
   std::optional<Coordinates> find(int rank) const;
+  int rank(const Coordinates& at) const;
+  /// How many ranks hold the same weights, or share them out: dp * cp.
+  int num_copies() const { return layout_->mesh.dp * layout_->mesh.cp; }
+  /// The stages that hold a block, ascending.
+  const std::vector<int>& stages_of(int block) const { return stages_of_[block]; }
+  bool holds(int p, int block) const;
+
+  // The same on all stages that hold the tensor's block:
 
   const Box& slice(int t, int tensor) const { return columns_[t].slices[tensor]; }
   /// Elements that a rank stores of a block, padding included; the same for all d.
@@ -122,6 +134,7 @@ class ShardMap {
   const std::vector<TensorSpec>* tensors_;
   const Layout* layout_;
   int num_blocks_ = 0;
+  std::vector<std::vector<int>> stages_of_;  // of each block
   std::vector<Column> columns_;
   std::vector<std::pair<int, Coordinates>> by_rank_;  // ascending
 };

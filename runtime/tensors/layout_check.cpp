@@ -1,5 +1,6 @@
 // Which layouts are refused, and which would do instead.
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "runtime/tensors/layout.h"
@@ -56,15 +57,16 @@ void check_tensors(const std::vector<TensorSpec>& tensors, Mistakes& mistakes) {
 
 void check_mesh(const Layout& layout, int num_ranks, Mistakes& mistakes) {
   const Mesh& mesh = layout.mesh;
-  if (mesh.dp < 1 || mesh.tp < 1) {
-    mistakes.add(layout.role, fmt::format("dp = {} and tp = {} must be at least 1", mesh.dp, mesh.tp));
-  } else if (static_cast<size_t>(mesh.dp) * mesh.tp != mesh.ranks.size()) {
+  const int64_t replica = int64_t{mesh.pp} * mesh.cp * mesh.tp;
+  if (mesh.dp < 1 || mesh.pp < 1 || mesh.cp < 1 || mesh.tp < 1) {
+    mistakes.add(layout.role, fmt::format("{}: each axis must be at least 1", mesh.text()));
+  } else if (static_cast<size_t>(mesh.dp * replica) != mesh.ranks.size()) {
     const int ranks = static_cast<int>(mesh.ranks.size());
-    mistakes.add(layout.role, fmt::format("dp = {} by tp = {} needs {} ranks, and {} are placed; {}", mesh.dp,
-                                          mesh.tp, static_cast<int64_t>(mesh.dp) * mesh.tp, ranks,
-                                          ranks > 0 && ranks % mesh.tp == 0
-                                              ? fmt::format("with this tp, dp is {}", ranks / mesh.tp)
-                                              : fmt::format("tp must divide the number of ranks")));
+    mistakes.add(layout.role, fmt::format("{} needs {} ranks, and {} are placed; {}", mesh.text(),
+                                          mesh.dp * replica, ranks,
+                                          ranks > 0 && ranks % replica == 0
+                                              ? fmt::format("with this replica, dp is {}", ranks / replica)
+                                              : fmt::format("pp x cp x tp must divide the number of ranks")));
   }
   std::set<int> seen;
   for (const int rank : mesh.ranks) {
@@ -75,6 +77,27 @@ void check_mesh(const Layout& layout, int num_ranks, Mistakes& mistakes) {
   }
   if (layout.alignment < 1)
     mistakes.add(layout.role, fmt::format("an alignment of {} elements; 1 is none", layout.alignment));
+}
+
+// Every block on some stage, each stage's ascending.
+void check_stages(const std::vector<TensorSpec>& tensors, const Layout& layout, Mistakes& mistakes) {
+  const auto& stages = layout.blocks_of_stages;
+  if (stages.empty() && layout.mesh.pp == 1) return;
+  const int num_blocks = tensors.empty() ? 0 : tensors.back().block + 1;
+  if (static_cast<int>(stages.size()) != layout.mesh.pp)
+    mistakes.add(layout.role,
+                 fmt::format("says what {} stages hold, and pp = {}", stages.size(), layout.mesh.pp));
+  std::set<int> held;
+  for (size_t p = 0; p < stages.size(); ++p) {
+    if (std::adjacent_find(stages[p].begin(), stages[p].end(), std::greater_equal<>()) != stages[p].end())
+      mistakes.add(layout.role, fmt::format("the blocks of stage {} do not ascend: {}", p, list(stages[p])));
+    held.insert(stages[p].begin(), stages[p].end());
+  }
+  for (const int block : held)
+    if (block < 0 || block >= num_blocks)
+      mistakes.add(layout.role, fmt::format("a stage holds block {}; there are {}", block, num_blocks));
+  for (int block = 0; block < num_blocks; ++block)
+    if (!held.contains(block)) mistakes.add(layout.role, fmt::format("no stage holds block {}", block));
 }
 
 void check_split(const TensorSpec& tensor, const Split& split, const Layout& layout,
@@ -115,6 +138,7 @@ Mistakes check(const std::vector<TensorSpec>& tensors, const Layout& layout, int
   Mistakes mistakes;
   check_tensors(tensors, mistakes);
   check_mesh(layout, num_ranks, mistakes);
+  check_stages(tensors, layout, mistakes);
   if (layout.splits.size() != tensors.size()) {
     mistakes.add(layout.role, fmt::format("has {} splits for {} tensors; each needs one",
                                           layout.splits.size(), tensors.size()));

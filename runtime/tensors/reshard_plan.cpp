@@ -77,7 +77,8 @@ class Part {
     shared_.resize(tensors.size());
     for (size_t first = 0, last = 0; first < tensors.size(); first = last) {
       for (last = first + 1; last < tensors.size() && tensors[last].joins_previous;) ++last;
-      bool alike = true;
+      const int block = tensors[first].block;
+      bool alike = from_.holds(source_->p, block) && to_.holds(destination_->p, block);
       int64_t numel = 0;
       for (size_t i = first; alike && i < last; ++i) {
         const Box& slice = from_.slice(source_->t, static_cast<int>(i));
@@ -90,7 +91,7 @@ class Part {
       std::fill(shared_.begin() + first, shared_.begin() + last, true);
       const int tensor = static_cast<int>(first);
       const Strided where = from_.place(source_->d, source_->t, tensor, from_.slice(source_->t, tensor));
-      plan_.shared.push_back({tensor, static_cast<int>(last), tensors[first].block, where.offset});
+      plan_.shared.push_back({tensor, static_cast<int>(last), block, where.offset});
     }
   }
 

@@ -18,17 +18,19 @@ Resharder::Side Resharder::side_of(const Reshard& reshard, const Layout& layout,
   return {layout.mesh.find(rank).has_value(), layout.dtype, num_blocks};
 }
 
-Resharder::Resharder(comm::Communicator& world, const Reshard& reshard)
+Resharder::Resharder(comm::Communicator& world, const Reshard& reshard, const GpuToolkit& gpu)
     : world_(world), to_memory_(reshard.options.to_memory) {
   tensors::check(reshard).throw_if_any("the layouts cannot be joined:");
   TRIREME_CHECK(static_cast<int>(reshard.node_of.size()) == world.size(),
                 "a reshard over {} ranks on a communicator of {}", reshard.node_of.size(), world.size());
-  TRIREME_CHECK(world.device() == comm::Device::cpu, "'{}' moves device memory; staging is host memory",
-                world.name());
   wire_ = wire_dtype(reshard);
   from_ = side_of(reshard, reshard.from, world.rank());
   to_ = side_of(reshard, reshard.to, world.rank());
   plan_ = plan_for(reshard, world.rank());
+  const bool on_host = world.device() == comm::Device::cpu;
+  TRIREME_CHECK(on_host || to_memory_, "files are written from host memory, '{}' moves a GPU's",
+                world.name());
+  staging_ = on_host ? host_staging(plan_, wire_) : gpu_staging(plan_, wire_, gpu);
 }
 
 int64_t Resharder::sent_bytes() const {
@@ -57,16 +59,17 @@ void Resharder::allocate_staging() {
       packed = std::max(packed, plan_.rounds[k].packed_bytes);
       received = std::max(received, plan_.rounds[k].received_bytes);
     }
-    packed_[parity] = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(packed));
-    received_[parity] = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(received));
+    packed_[parity] = staging_->allocate(packed);
+    received_[parity] = staging_->allocate(received);
   }
+  allocated_ = true;
 }
 
 comm::WorkHandle Resharder::start(size_t k, const BlockMemory& from, const BlockMemory& to) {
   const Round& round = plan_.rounds[k];
-  const auto at = [](const Message& m, const Buffers& buffers, size_t parity, const BlockMemory& memory) {
-    std::byte* base = m.block == Message::kStaged ? buffers[parity].get() : memory.blocks[m.block];
-    return comm::BufferView{base + m.at, m.bytes, comm::DType::u8};
+  const auto at = [&](const Message& m, const Buffers& buffers, size_t parity, const BlockMemory& memory) {
+    std::byte* base = m.block == Message::kStaged ? buffers[parity] : memory.blocks[m.block];
+    return comm::BufferView{base + m.at, m.bytes, comm::DType::u8, world_.device()};
   };
   std::vector<comm::Send> sends;
   std::vector<comm::Receive> receives;
@@ -76,54 +79,37 @@ comm::WorkHandle Resharder::start(size_t k, const BlockMemory& from, const Block
   return world_.send_recv_async(sends, receives);
 }
 
-namespace {
-
-class MemoryTarget : public ReshardTarget {
- public:
-  explicit MemoryTarget(const BlockMemory& memory) : memory_(memory) {}
-  void unpack(std::span<const Copy> copies, const std::byte* buffer, comm::DType wire) override {
-    tensors::unpack(copies, buffer, wire, memory_);
-  }
-  void copy(std::span<const LocalCopy> copies, const BlockMemory& from) override {
-    tensors::copy(copies, from, memory_);
-  }
-
- private:
-  const BlockMemory& memory_;
-};
-
-}  // namespace
-
 void Resharder::run(const BlockMemory& from, const BlockMemory& to) {
   check(to_, to);
   TRIREME_CHECK(to_memory_, "this reshard was planned for a destination that is no memory");
-  MemoryTarget target(to);
-  run(from, to, target);
+  run(
+      from, to, [&](size_t k) { staging_->unpack(k, received_[k % 2], to); },
+      [&] { staging_->copy(from, to); });
 }
 
 void Resharder::run(const BlockMemory& from, ReshardTarget& to) {
   TRIREME_CHECK(!to_memory_, "this reshard was planned for a destination that is memory");
-  run(from, {}, to);
+  run(
+      from, {}, [&](size_t k) { to.unpack(plan_.rounds[k].unpacks, received_[k % 2], wire_); },
+      [&] { to.copy(plan_.copies, from); });
 }
 
-void Resharder::run(const BlockMemory& from, const BlockMemory& to, ReshardTarget& target) {
+template <typename Unpack, typename Copy>
+void Resharder::run(const BlockMemory& from, const BlockMemory& to, const Unpack& unpack, const Copy& copy) {
   check(from_, from);
-  const std::vector<Round>& rounds = plan_.rounds;
-  if (rounds.empty()) return target.copy(plan_.copies, from);
-  if (packed_[0] == nullptr) allocate_staging();
-  const auto pack_round = [&](size_t k) { pack(rounds[k].packs, from, packed_[k % 2].get(), wire_); };
-  const auto unpack_round = [&](size_t k) {
-    target.unpack(rounds[k].unpacks, received_[k % 2].get(), wire_);
-  };
-  pack_round(0);
-  for (size_t k = 0; k < rounds.size(); ++k) {
+  const size_t num_rounds = plan_.rounds.size();
+  if (num_rounds == 0) return copy();
+  if (!allocated_) allocate_staging();
+  const auto pack = [&](size_t k) { staging_->pack(k, from, packed_[k % 2]); };
+  pack(0);
+  for (size_t k = 0; k < num_rounds; ++k) {
     const comm::WorkHandle moving = start(k, from, to);
-    if (k == 0) target.copy(plan_.copies, from);
-    if (k > 0) unpack_round(k - 1);
-    if (k + 1 < rounds.size()) pack_round(k + 1);
-    moving->wait();
+    if (k == 0) copy();
+    if (k > 0) unpack(k - 1);
+    if (k + 1 < num_rounds) pack(k + 1);
+    moving->join();
   }
-  unpack_round(rounds.size() - 1);
+  unpack(num_rounds - 1);
 }
 
 }  // namespace trireme::tensors

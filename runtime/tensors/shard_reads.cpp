@@ -14,6 +14,7 @@ std::vector<ShardRead> reads_of_tensors(const ShardMap& to, int rank) {
   std::vector<Box> boxes;
   for (int tensor = 0; tensor < static_cast<int>(to.tensors().size()); ++tensor) {
     const TensorSpec& spec = to.tensors()[tensor];
+    if (!to.holds(at->p, spec.block)) continue;
     const Interval held = to.held(at->d, at->t, tensor);
     boxes.clear();
     append_interval(to.slice(at->t, tensor), held.begin, held.end, boxes);
@@ -24,14 +25,14 @@ std::vector<ShardRead> reads_of_tensors(const ShardMap& to, int rank) {
   return reads;
 }
 
-int64_t block_begin(const ShardMap& saved, int t, int block) {
+int64_t block_begin(const ShardMap& saved, int p, int t, int block) {
   int64_t begin = 0;
-  for (int b = 0; b < block; ++b) begin += saved.stored(t, b);
+  for (int b = 0; b < block; ++b) begin += saved.holds(p, b) ? saved.stored(t, b) : 0;
   return begin;
 }
 
-int64_t file_numel(const ShardMap& saved, int t) {
-  return block_begin(saved, t, saved.num_blocks());
+int64_t file_numel(const ShardMap& saved, int p, int t) {
+  return block_begin(saved, p, t, saved.num_blocks());
 }
 
 std::vector<ShardRead> reads_of_shards(const ShardMap& saved, const ShardMap& to, int rank) {
@@ -40,7 +41,7 @@ std::vector<ShardRead> reads_of_shards(const ShardMap& saved, const ShardMap& to
   if (!reader) return reads;
   RankSets sets;
   Parcels parcels(saved, to, sets, {});
-  const int tp = saved.layout().mesh.tp;
+  const int tp = saved.layout().mesh.tp, pp = saved.layout().mesh.pp;
   for (int block = 0; block < saved.num_blocks(); ++block)
     for (const Parcel& parcel : parcels.of_block(block)) {
       const std::vector<int>& wanters = sets.ranks(parcel.wanters);
@@ -48,10 +49,10 @@ std::vector<ShardRead> reads_of_shards(const ShardMap& saved, const ShardMap& to
       int file = std::numeric_limits<int>::max();
       for (const int holder : sets.ranks(parcel.holders)) {
         const auto at = *saved.find(holder);
-        file = std::min(file, at.d * tp + at.t);
+        file = std::min(file, (at.d * pp + at.p) * tp + at.t);
       }
-      const int d = file / tp, t = file % tp;
-      const int64_t begin = block_begin(saved, t, block);
+      const int d = file / (tp * pp), p = file / tp % pp, t = file % tp;
+      const int64_t begin = block_begin(saved, p, t, block);
       for (const Parcel::Part& part : parcel.parts) {
         Strided from = saved.place(d, t, part.tensor, part.box);
         from.offset += begin;

@@ -12,7 +12,7 @@ namespace trireme::tensors {
 /// Elements of one tensor, the same ones and in the same order on both sides.
 struct ShardRead {
   int tensor = 0;
-  int file = 0;  // of a saved layout: the place in its mesh of the rank that saved it; 0 for whole tensors
+  int file = 0;  // of a saved layout: the number below of the rank that saved it; 0 for whole tensors
   Strided from;  // in that file, or in the whole tensor: elements from its beginning
   int block = 0;
   Strided to;  // in the reader's memory of the block
@@ -22,10 +22,10 @@ struct ShardRead {
 std::vector<ShardRead> reads_of_tensors(const ShardMap& to, int rank);
 
 /// A rank of a layout saves its memory, block behind block, in one file. Where dp repeats the slices, only
-/// the ranks of the first dp coordinate save; so a file's number is d * tp + t. Elements in the file of (d,
-/// t), and where a block begins in it.
-int64_t file_numel(const ShardMap& saved, int t);
-int64_t block_begin(const ShardMap& saved, int t, int block);
+/// the ranks of d = 0 save; so a file's number is (d * pp + p) * tp + t. Elements in the file of (d, p, t),
+/// and where a block begins in it.
+int64_t file_numel(const ShardMap& saved, int p, int t);
+int64_t block_begin(const ShardMap& saved, int p, int t, int block);
 
 /// From such files. Of an element that several files hold, the lowest is read. `to` is of the same tensors.
 std::vector<ShardRead> reads_of_shards(const ShardMap& saved, const ShardMap& to, int rank);

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <vector>
 
 namespace trireme::tensors {
 namespace {
@@ -87,6 +88,37 @@ void copy(std::span<const LocalCopy> copies, const BlockMemory& from, const Bloc
       convert(from.blocks[copy.block] + source * width(from.dtype), from.dtype,
               to.blocks[copy.block] + target * width(to.dtype), to.dtype, count);
     });
+}
+
+namespace {
+
+class HostStaging : public Staging {
+ public:
+  HostStaging(const RankPlan& plan, comm::DType wire) : plan_(plan), wire_(wire) {}
+  std::byte* allocate(int64_t bytes) override {
+    return memory_.emplace_back(std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(bytes)))
+        .get();
+  }
+  void pack(size_t round, const BlockMemory& from, std::byte* buffer) override {
+    tensors::pack(plan_.rounds[round].packs, from, buffer, wire_);
+  }
+  void unpack(size_t round, const std::byte* buffer, const BlockMemory& to) override {
+    tensors::unpack(plan_.rounds[round].unpacks, buffer, wire_, to);
+  }
+  void copy(const BlockMemory& from, const BlockMemory& to) override {
+    tensors::copy(plan_.copies, from, to);
+  }
+
+ private:
+  const RankPlan& plan_;
+  comm::DType wire_;
+  std::vector<std::unique_ptr<std::byte[]>> memory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Staging> host_staging(const RankPlan& plan, comm::DType wire) {
+  return std::make_unique<HostStaging>(plan, wire);
 }
 
 }  // namespace trireme::tensors

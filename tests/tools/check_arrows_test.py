@@ -69,6 +69,15 @@ class CheckArrows(unittest.TestCase):
     def test_includes_of_everything_are_refused(self):
         self.assertEqual(1, len(mistakes_of({"trainer/models/decoder.cpp": "#include <torch/torch.h>\n"})))
 
+    def test_kernels_name_no_vendor_and_no_wave(self):
+        found = mistakes_of({
+            "trainer/models/rows.cuh": "__device__ int f() { return warpSize; }\nauto g = __shfl_xor(1, 2);\n// cudaMalloc\n",
+            "trainer/models/rows_body.inc": "void h() { kernel<<<1, 2>>>(); }\n",
+            "trainer/models/rows.cu": "int lanes = gpu::kTeam;\n",
+        })
+        self.assertEqual(3, len(found), found)
+        self.assertIn("trainer/models/rows.cuh:2: __shfl_xor is one vendor's", found[1])
+
     def test_relative_and_missing_headers_are_refused(self):
         found = mistakes_of({"runtime/base/log.cpp": '#include "log.h"\n#include "runtime/base/lgo.h"\n'})
         self.assertIn("path from the root", found[0])

@@ -34,16 +34,20 @@ class Worker:
         return {name: column + 0 if column is first else column for name, column in chunk.items()}
 
     def make(self, rank, ranks, count):
+        """The sequences of this process, as NumPy arrays and as torch tensors."""
         lengths = numpy.random.default_rng(1).integers(64, 2048, count)
         self.sequences = [
             {"id": i, "tokens": numpy.full(n, i, numpy.int32), "log_probs": numpy.full(n, 0.5, numpy.float32),
              "advantages": numpy.full(n, 1.5, numpy.float32)}
             for i, n in enumerate(lengths) if i % ranks == rank]
+        self.as_tensors = [{name: torch.from_numpy(value.copy()) if name != "id" else value
+                            for name, value in sequence.items()} for sequence in self.sequences]
         return [len(s["tokens"]) for s in self.sequences]
 
-    def give(self, owners, ranks):
+    def give(self, owners, ranks, tensors):
         """One object for each destination."""
-        return [[s for s, owner in zip(self.sequences, owners) if owner == d] for d in range(ranks)]
+        sequences = self.as_tensors if tensors else self.sequences
+        return [[s for s, owner in zip(sequences, owners) if owner == d] for d in range(ranks)]
 
     def give_all(self):
         return self.sequences
@@ -78,11 +82,11 @@ def owners_of(lengths, ranks):
     return owners
 
 
-def ray_exchange(workers, lengths):
+def ray_exchange(workers, lengths, tensors=False):
     """From worker to worker; the driver sees references."""
     ranks = len(workers)
     owners = owners_of(lengths, ranks)
-    parts = [w.give.options(num_returns=ranks).remote(owners[r], ranks) for r, w in enumerate(workers)]
+    parts = [w.give.options(num_returns=ranks).remote(owners[r], ranks, tensors) for r, w in enumerate(workers)]
     return ray.get([w.take.remote(*[parts[s][d] for s in range(ranks)]) for d, w in enumerate(workers)])
 
 
@@ -118,10 +122,11 @@ def main():
     arrays = {f"column {c}": numpy.full(length, c + 1, numpy.float32) for c in range(COLUMNS)}
     tensors = {name: torch.from_numpy(column.copy()) for name, column in arrays.items()}
     lengths = ray.get([w.make.remote(r, args.ranks, args.sequences) for r, w in enumerate(workers)])
-    found = {name: [] for name in ("scatter_gather", "exchange", "numpy", "torch", "direct", "driver")}
+    found = {name: [] for name in ("scatter_gather", "exchange", "numpy", "torch", "direct", "direct torch", "driver")}
     contests = [("numpy", lambda: ray_scatter_gather(workers, arrays)),
                 ("torch", lambda: ray_scatter_gather(workers, tensors)),
                 ("direct", lambda: ray_exchange(workers, lengths)),
+                ("direct torch", lambda: ray_exchange(workers, lengths, tensors=True)),
                 ("driver", lambda: ray_exchange_by_driver(workers, lengths))]
     for _, work in contests:
         work()
@@ -133,7 +138,7 @@ def main():
             for _ in range(args.rounds):
                 seconds, result = seconds_of(work)
                 found[name].append(seconds)
-                if name in ("direct", "driver"):
+                if name in ("direct", "direct torch", "driver"):
                     assert sum(n for n, _ in result) == args.sequences and all(right for _, right in result)
     ray.shutdown()
 
@@ -146,6 +151,7 @@ def main():
     line(f"scatter and gather, {args.mib} MiB, NumPy columns", "numpy", "scatter_gather")
     line(f"scatter and gather, {args.mib} MiB, torch tensors", "torch", "scatter_gather")
     line(f"exchange, {args.sequences} sequences, from actor to actor", "direct", "exchange")
+    line(f"exchange, {args.sequences} sequences, torch tensors", "direct torch", "exchange")
     line(f"exchange, {args.sequences} sequences, through the driver", "driver", "exchange")
 
 

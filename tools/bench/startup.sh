@@ -19,6 +19,7 @@ dist.init_process_group("gloo")
 x = torch.ones(1)
 dist.all_reduce(x)
 assert x.item() == 4
+dist.destroy_process_group()
 PYTHON
 cat >"$work/four_actors.py" <<'PYTHON'
 import ray

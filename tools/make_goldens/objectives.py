@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/trainer/algorithms/goldens/advantages.json and tests/trainer/losses/goldens/{policy,kl}.json:
+"""Writes tests/trainer/algorithms/goldens/advantages.json and tests/trainer/losses/goldens/{policy,value,kl}.json:
 batches of responses, random and at the edges, with what the formulas of the papers (and verl's, where they say
 more) make of them. Responses are rows of padded matrices here, and gradients central differences in fp64.
 
@@ -55,6 +55,14 @@ def gae(r, m, V, gamma, lam):
         nxt = np.where(m[:, t] > 0, V[:, t], nxt)
         A[:, t] = run
     return A
+
+
+def explained_variance(A, V, m):
+    """Of returns A + V by values V."""
+    if m.sum() < 2:
+        return 0.0
+    of = lambda x: x[m > 0].var(ddof=1)
+    return 1 - of(A) / (of(A + V) + 1e-5)
 
 
 def passk(R, by_std):
@@ -162,6 +170,8 @@ def write_advantages():
         for estimator in ESTIMATORS:
             A, G = estimate(estimator, c)
             item["expected"][estimator] = {"advantages": rows(A, n)} | ({"returns": rows(G, n)} if G is not None else {})
+        A = gae(c["r"], c["m"], c["V"], c["gamma"], c["lam"])
+        item["explained_variance"] = float(explained_variance(A, c["V"], c["m"]))
         out.append(item)
     write("algorithms/goldens/advantages.json", out)
 
@@ -289,6 +299,43 @@ def write_policy():
     write("losses/goldens/policy.json", {"constants": CONSTANTS, "cases": out})
 
 
+def value(v, o, R, m, cliprange, agg, scale):
+    kept = np.clip(v, o - cliprange, o + cliprange)
+    return 0.5 * aggregate(np.maximum((v - R) ** 2, (kept - R) ** 2), m, agg, scale)
+
+
+def write_value():
+    rng = np.random.default_rng(17)
+    cliprange, out = 0.5, []
+
+    def case(name, lengths, spread, holes=0.0, masked_rows=(), off=1.0):
+        S, T = len(lengths), max(lengths)
+        single = lambda x: x.astype(np.float32).astype(np.float64)
+        inside = (np.arange(T)[None] < np.array(lengths)[:, None]).astype(float)
+        m = inside * (rng.random((S, T)) >= holes)
+        m[list(masked_rows)] = 0
+        o = single(rng.normal(0, 1, (S, T)) * inside)
+        v = single((o + rng.normal(0, spread, (S, T))) * inside)
+        R = single((o + rng.normal(0, off, (S, T))) * inside)
+        further = (np.clip(v, o - cliprange, o + cliprange) - R) ** 2 > (v - R) ** 2
+        item = {"name": name, "lengths": lengths, "values": rows(v, lengths), "old": rows(o, lengths),
+                "returns": rows(R, lengths), "mask": [[int(x) for x in row] for row in rows(m, lengths)],
+                "clipped": float((further * m).sum() / m.sum()), "mean": float((v * m).sum() / m.sum()), "expected": []}
+        for agg in AGGREGATIONS:
+            of = lambda x: value(x, o, R, m, cliprange, agg, CONSTANTS["scale"])
+            item["expected"].append({"aggregation": agg, "loss": float(of(v)), "gradient": rows(gradient(of, v, m), lengths)})
+        out.append(item)
+
+    case("near", [5, 3, 7, 1, 4], 0.2)
+    case("far", [5, 3, 7, 1, 4, 6], 1.5)
+    case("far-off", [4, 6, 2, 5], 0.8, off=5.0)
+    case("tool-tokens", [6, 8, 5], 0.8, holes=0.4)
+    case("fully-masked-row", [3, 4, 2], 0.8, masked_rows=[1])
+    case("one-token", [1], 0.3)
+    case("first-update", [3, 4], 0.0)
+    write("losses/goldens/value.json", {"cliprange": cliprange, "scale": CONSTANTS["scale"], "cases": out})
+
+
 def kl(kind, l, f, ref):
     base = kind.rstrip("+")
     if kind.endswith("+") and base not in ("mse", "k2"):
@@ -322,4 +369,5 @@ def write(path, value):
 if __name__ == "__main__":
     write_advantages()
     write_policy()
+    write_value()
     write_kl()

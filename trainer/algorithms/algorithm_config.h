@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "trainer/losses/preference_config.h"
+
 namespace trireme::algorithms {
 
 /// [algorithm.kl_ctrl]: the weight of the KL that is taken off the reward.
@@ -30,17 +32,19 @@ struct OverlongBuffer {
 
 /// [algorithm.rollout_correction]: for rollout that does not sample from the very policy that is trained.
 struct RolloutCorrection {
-  std::string rollout_is = "none";      // none | token | sequence
+  std::string rollout_is = "auto";      // auto | none | token | sequence
   double rollout_is_threshold = 2.0;    // greater weights become this ...
   double rollout_is_threshold_low = 0;  // ... or, where this is above 0, weights outside both become 0
   std::string rollout_rs;               // which responses or tokens are left out, "token_k1,seq_mean_k3"
   std::string rollout_rs_threshold;     // for each of them, "0.5_2.0,0.01"
   bool bypass_mode = false;             // rollout's log-probabilities are taken for the old policy's
-  bool is_on() const { return rollout_is != "none" || !rollout_rs.empty(); }
+  bool weighs() const { return rollout_is == "token" || rollout_is == "sequence"; }
+  bool is_on() const { return weighs() || !rollout_rs.empty(); }
 };
 
+
 struct AlgorithmConfig {
-  std::string name = "rl";              // rl | grpo (rl with adv_estimator = "grpo") | sft
+  std::string name = "rl";              // rl | grpo (rl with adv_estimator = "grpo") | sft | dpo
   std::string adv_estimator = "grpo";   // estimators.h
   bool norm_adv_by_std_in_grpo = true;  // grpo, grpo_passk
   double gamma = 1.0;                   // reinforce_plus_plus, gae
@@ -51,6 +55,16 @@ struct AlgorithmConfig {
   FilterGroups filter_groups;
   OverlongBuffer overlong_buffer;
   RolloutCorrection rollout_correction;
+  losses::PreferenceLossConfig dpo;  // [algorithm.dpo]
 };
+
+/// With the weights that rollout_is = "auto" means: of tokens where rollout is ahead of training, and its
+/// policy not taken for the old one.
+inline AlgorithmConfig resolved(AlgorithmConfig config, bool rollout_is_ahead) {
+  RolloutCorrection& correction = config.rollout_correction;
+  if (correction.rollout_is == "auto")
+    correction.rollout_is = rollout_is_ahead && !correction.bypass_mode ? "token" : "none";
+  return config;
+}
 
 }  // namespace trireme::algorithms

@@ -19,7 +19,7 @@ struct EstimatorNeeds {
 /// estimators.cpp has their functions, in this order.
 inline constexpr EstimatorNeeds kEstimators[] = {{"grpo", 2},
                                                  {"dr_grpo", 2},
-                                                 {"rloo", 2},
+                                                 {"rloo"},  // of a lone response, REINFORCE
                                                  {"reinforce_plus_plus"},
                                                  {"reinforce_plus_plus_baseline", 2},
                                                  {"remax", 1, false, true},

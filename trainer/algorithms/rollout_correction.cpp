@@ -120,7 +120,7 @@ void reject(std::span<const float> old, std::span<const float> rollout, std::spa
 
 std::vector<float> importance_weights(std::span<const float> old, std::span<const float> rollout,
                                       std::span<const uint8_t> mask, const RolloutCorrection& config) {
-  if (config.rollout_is == "none") return {};
+  if (!config.weighs()) return {};
   double whole = 0.0;
   if (config.rollout_is == "sequence") {
     for (size_t t = 0; t < mask.size(); ++t)

@@ -31,7 +31,7 @@ void reject(std::span<const float> old_log_probs, std::span<const float> rollout
 
 /// The weight of each token's loss: exp(l) by token, or exp(sum of l) by response, at most the threshold
 /// (truncated importance sampling); or 0 outside the two thresholds where the low one is above 0 (masked).
-/// Empty where rollout_is = "none". Sums go over unmasked tokens.
+/// Empty where rollout_is is neither "token" nor "sequence". Sums go over unmasked tokens.
 /// Source: Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL training"; masked
 /// by two bounds: IcePop, Ling team 2025; verl compute_rollout_correction_weights.
 std::vector<float> importance_weights(std::span<const float> old_log_probs,

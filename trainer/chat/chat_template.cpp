@@ -123,6 +123,10 @@ ChatTemplate::ChatTemplate(const std::string& source, Json variables, std::strin
 
 ChatTemplate::~ChatTemplate() = default;
 
+bool ChatTemplate::marks_generation() const {
+  return program_->mentions("endgeneration");
+}
+
 RenderedChat ChatTemplate::render(const Conversation& conversation) const {
   check(conversation);
   const Program& program = tool_program_ && !conversation.tools.is_null() ? *tool_program_ : *program_;

@@ -55,6 +55,9 @@ class ChatTemplate {
   /// meaning for these messages, with its line.
   RenderedChat render(const Conversation& conversation) const;
 
+  /// Whether it has {% generation %}, which marks what the assistant says.
+  bool marks_generation() const;
+
  private:
   std::unique_ptr<const jinja::Program> program_, tool_program_;  // the second may be null
   Json variables_;

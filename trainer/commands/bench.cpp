@@ -28,6 +28,7 @@ constexpr const char* kSummary =
     "  trireme bench rollout --shape models/Qwen2.5-0.5B/config.json --batch 16 --context 256\n"
     "  trireme bench train-step --shape models/Qwen2.5-0.5B/config.json --batch 8 --context 256 --json\n"
     "  trireme bench train-step -n 4 --zero-stage 3 --shape models/Qwen2.5-0.5B/config.json\n"
+    "  trireme bench train-step -n 2 --pp 2 --micro-batches 8 --shape models/Qwen2.5-0.5B/config.json\n"
     "  trireme bench comm --help        (operations between ranks)\n";
 
 using Clock = std::chrono::steady_clock;
@@ -81,8 +82,8 @@ Json bench_rollout(const BenchOptions& options) {
     }
     const auto begin = Clock::now();
     auto decoding = begin;
-    engine.generate(std::move(requests), [&](const rollout::Completion& completion) {
-      if (completion.id == options.batch) decoding = Clock::now();
+    engine.generate(std::move(requests), [&](size_t request, size_t, const rollout::Response&) {
+      if (request == static_cast<size_t>(options.batch)) decoding = Clock::now();
     });
     if (round == 0) continue;
     prefill.push_back(std::chrono::duration<double>(decoding - begin).count());
@@ -128,10 +129,29 @@ BenchOptions read_options(const cxxopts::ParseResult& parsed) {
   options.new_tokens = positive(parsed, "new-tokens");
   options.repeats = positive(parsed, "repeats");
   options.recompute = parsed.count("recompute") > 0;
+  if (parsed.count("offload"))
+    for (const auto& what : parsed["offload"].as<std::vector<std::string>>()) {
+      if (what != "params" && what != "optimizer" && what != "activations")
+        fail(ErrorCode::invalid_config, "--offload '{}' is none of params, optimizer, activations", what);
+      options.offload.params |= what == "params";
+      options.offload.optimizer |= what == "optimizer";
+      options.offload_activations |= what == "activations";
+    }
+  if (options.offload_activations && !options.recompute)
+    fail(ErrorCode::invalid_config, "--offload activations needs --recompute: it is of what that keeps");
+  options.offload_dir = parsed["offload-dir"].as<std::string>();
+  options.observe = parsed.count("observe") > 0;
+  options.memory = parsed.count("memory") > 0;
   options.tp = positive(parsed, "tp");
+  options.cp = positive(parsed, "cp");
+  options.ring = parsed.count("ring") > 0;
+  options.pp = positive(parsed, "pp");
+  options.micro_batches = positive(parsed, "micro-batches");
   options.zero_stage = parsed["zero-stage"].as<int64_t>();
   if (options.zero_stage < 0 || options.zero_stage > 3)
     fail(ErrorCode::invalid_config, "--zero-stage {} is none of 0, 1, 2, 3", options.zero_stage);
+  if (options.zero_stage == 3 && options.pp > 1)
+    fail(ErrorCode::invalid_config, "--zero-stage 3 does not go with --pp {}; 2 is the most", options.pp);
   const auto& reduce = parsed["reduce"].as<std::string>();
   if (reduce != "fast" && reduce != "exact")
     fail(ErrorCode::invalid_config, "--reduce '{}' is none of fast, exact", reduce);
@@ -161,8 +181,18 @@ int bench(const Arguments& arguments) {
       "threads", "of this process (default: all CPUs)", cxxopts::value<int64_t>(), "N")(
       "repeats", "measurements, of which the median counts", number("3"), "N")(
       "recompute", "train-step: keep only each layer's input (model.enable_gradient_checkpointing)")(
-      "tp", "train-step: ranks that hold one replica together", number("1"), "N")(
+      "tp", "train-step: ranks that share out every matrix of a replica", number("1"), "N")(
+      "pp", "train-step: ranks that share out the layers of a replica", number("1"), "N")(
+      "cp", "train-step: ranks that share out the rows of each text", number("1"), "N")(
+      "ring", "train-step: with cp, keys and values come round even where heads divide")(
+      "micro-batches", "train-step: what each replica's texts are cut into", number("1"), "N")(
       "zero-stage", "train-step: what dp ranks share out", number("0"), "0-3")(
+      "offload", "train-step: params, optimizer, activations: bring these out while they are not needed",
+      cxxopts::value<std::vector<std::string>>(), "WHAT,...")(
+      "offload-dir", "train-step: folder for them", cxxopts::value<std::string>()->default_value("/tmp"),
+      "DIR")("observe", "train-step: print a line that `trireme plan --calibration` reads")(
+      "memory",
+      "train-step: give freed memory back at once, so that what is resident is what is in use; slower")(
       "reduce", "train-step: fast or exact", cxxopts::value<std::string>()->default_value("fast"), "HOW")(
       "json", "print one JSON object");
   const auto parsed = command_line::parse(options, arguments);
@@ -179,6 +209,10 @@ int bench(const Arguments& arguments) {
     fail(ErrorCode::invalid_config, "bench rollout runs on one rank; {} were started", env.num_ranks);
   Json result = what[0] == "rollout" ? bench_rollout(bench) : bench_train_step(bench, env);
   if (env.rank != 0) return 0;
+  if (bench.observe) {
+    fmt::print("{}\n", result.dump());
+    return 0;
+  }
   result["parameters"] = bench.shape.num_parameters();
   result["threads"] = at::get_num_threads();
   if (parsed->count("json")) {

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include <c10/core/ScalarType.h>
 #include <nlohmann/json.hpp>
 
 #include "runtime/plan/rank_env.h"
+#include "trainer/memory/offload_config.h"
 #include "trainer/models/decoder_shape.h"
 
 namespace trireme::commands {
@@ -19,7 +21,13 @@ struct BenchOptions {
   int64_t batch = 0, context = 0, new_tokens = 0, repeats = 0;
   // Of a training step.
   bool recompute = false, exact = false;
-  int64_t tp = 1, zero_stage = 0;
+  bool ring = false;
+  bool observe = false;  // a line for `trireme plan` instead of figures
+  bool memory = false;   // freed memory goes back at once, at the price of time
+  memory::RoleOffload offload;
+  bool offload_activations = false;
+  std::string offload_dir;
+  int64_t tp = 1, pp = 1, cp = 1, zero_stage = 0, micro_batches = 1;
 };
 
 /// On as many ranks as `env` says; the figures are the same on all of them. Collective over: all ranks.

@@ -231,7 +231,7 @@ int bench_comm(const Arguments& arguments) {
   const CommOptions options = read_options(*parsed, env.num_ranks);
   const bool on_gpu = choose_device((*parsed)["device"].as<std::string>(), env).is_cuda();
   placement::RoleRanks roles{.actor = placement::parse_ranks("", env.num_ranks, "--ranks")};
-  roles.tp.actor = static_cast<int>(options.tp);
+  roles.axes.actor.tp = static_cast<int>(options.tp);
   session::Session session(env, roles, on_gpu ? comm::Device::gpu : comm::Device::cpu);
 
   const bool json = parsed->count("json") > 0, first = session.rank() == 0;

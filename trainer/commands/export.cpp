@@ -23,7 +23,8 @@ constexpr const char* kSummary =
     "and\n"
     "nothing of the training. SOURCE is a run's folder (its newest complete checkpoint), a checkpoint of it, "
     "or\n"
-    "any folder with safetensors. Where the type differs from the weights', they are made from the fp32 "
+    "any folder with safetensors; a critic lies in its checkpoint's critic/. Where the type differs from the "
+    "weights', they are made from the fp32 "
     "masters.\n\n"
     "  trireme export runs/gsm8k-20260801 models/mine --dtype bfloat16\n";
 
@@ -69,7 +70,7 @@ bool is_carried(const fs::path& file) {
 void export_to(const std::string& source, const std::string& destination, const std::string& word,
                int64_t max_shard_bytes) {
   if (fs::exists(fs::path(source) / "manifest.json")) checkpoint::verify_folder(source);
-  const auto shape = models::DecoderShape::from_folder(source);
+  const auto shape = models::DecoderShape::from_folder(source, models::head_of(source));
   const std::string held = weights::WeightFiles(source, shape).dtype();
   const at::ScalarType dtype =
       word == "auto" ? weights::scalar_type(held, source) : weights::dtype_of_word(word);

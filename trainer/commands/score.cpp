@@ -45,7 +45,7 @@ void score_rows(std::span<Scored> rows, const models::Decoder& decoder, int64_t 
   for (Scored& row : rows) {
     const auto& ids = row.encoded.ids;
     if (ids.size() < 2) continue;
-    examples.push_back({{ids[0]}, {ids.begin() + 1, ids.end()}});
+    examples.push_back({data::prompt_and_response({ids[0]}, {ids.begin() + 1, ids.end()})});
     scored.push_back(&row);
   }
   auto next = scored.begin();

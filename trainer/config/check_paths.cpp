@@ -97,10 +97,24 @@ class PathChecker {
                           "model.random_weights = true to draw them",
                           path));
     }
+    critic();
+    reward_model();
     if (!tokenizer.empty() && folder("model.tokenizer_path", tokenizer) &&
         !is_file(in(tokenizer, "tokenizer.json")))
       wrong("model.tokenizer_path",
             fmt::format("model.tokenizer_path: {} holds no tokenizer.json", tokenizer));
+  }
+
+  void reward() {
+    const std::string& journal = c_.reward.scorer.replay;
+    if (!journal.empty() && !is_folder(journal))
+      wrong("reward.scorer.replay",
+            fmt::format("reward.scorer.replay: there is no folder {}{}", journal, looked_for(journal)));
+    const std::string& path = c_.reward.function.path;
+    if (path.empty() || is_file(path)) return;
+    wrong("reward.function.path",
+          is_folder(path) ? fmt::format("reward.function.path: {} is a folder: name the Python file in it", path)
+                          : fmt::format("reward.function.path: there is no file {}{}", path, looked_for(path)));
   }
 
   void run_folders() {
@@ -116,6 +130,24 @@ class PathChecker {
   }
 
  private:
+  void critic() {
+    const std::string& path = c_.critic.path;
+    if (path.empty() || !folder("critic.model.path", path)) return;
+    if (!is_file(in(path, "config.json")) || (!c_.model.random_weights && !has_weights(path)))
+      wrong("critic.model.path",
+            fmt::format("critic.model.path: {} does not hold config.json and *.safetensors: it must be the "
+                        "folder of a Hugging Face checkpoint, of a language model or of a classifier with "
+                        "one label; empty takes the actor's",
+                        path));
+  }
+
+  void reward_model() {
+    const steps::RewardModelConfig& model = c_.reward_model;
+    if (model.path.empty() || !folder("reward_model.path", model.path)) return;
+    const std::string mistake = reward_model_mistake(model.path, model.input != "tokens");
+    if (!mistake.empty()) wrong("reward_model.path", "reward_model.path: " + mistake);
+  }
+
   bool folder(const char* key, const std::string& path) {
     if (is_folder(path)) return true;
     if (is_file(path))
@@ -147,6 +179,7 @@ void check_paths(Written& written) {
   checker.data_files("data.train_files", written.config.data.train_files);
   checker.data_files("data.val_files", written.config.data.val_files);
   checker.model();
+  checker.reward();
   checker.run_folders();
 }
 

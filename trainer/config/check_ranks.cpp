@@ -28,29 +28,27 @@ std::set<int> ranks_of(const char* key, const std::string& text, int num_ranks, 
   return ranks;
 }
 
-struct Replicas {
-  int64_t count = 1;
-  const char* word = "ranks";  // what they are, one by one
-};
-
-void require_enough(const char* key, int64_t amount, const char* what, const Replicas& replicas,
-                    const char* role, Mistakes& mistakes) {
-  if (amount >= replicas.count) return;
-  mistakes.add(key,
-               fmt::format("{0} {1} are fewer than the {2} {4} {3}: each needs at least one (they need not "
-                           "divide evenly); raise it to {2} or start fewer ranks",
-                           amount, what, replicas.count, role, replicas.word));
+// What an axis of `size` needs, where the others take `others` ranks of each replica.
+void require_divisor(const std::string& key, int64_t size, int64_t others, int64_t count,
+                     Mistakes& mistakes) {
+  if (size == 1 || count % (size * others) == 0) return;
+  std::string sizes;
+  for (int64_t other = 1; other <= count; ++other)
+    if (count % (other * others) == 0) sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", other);
+  const std::string beside =
+      others == 1 ? "" : fmt::format(" beside the other axes' {} of each replica", others);
+  mistakes.add(key, fmt::format("{} does not divide this role's {} ranks{}; these do: {}", size, count,
+                                beside, sizes.empty() ? "none" : sizes));
 }
 
-// How many replicas of its model a role's ranks hold; its tp must divide them.
-Replicas replicas_of(const char* key, int64_t tp, const std::set<int>& ranks, Mistakes& mistakes) {
+template <typename Parallel>
+void require_divisors(const std::string& role, const Parallel& parallel, const std::set<int>& ranks,
+                      Mistakes& mistakes) {
   const auto count = static_cast<int64_t>(ranks.size());
-  if (count % tp == 0) return {count / tp, tp == 1 ? "ranks" : "replicas"};
-  std::string sizes;
-  for (int64_t size = 1; size <= count; ++size)
-    if (count % size == 0) sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", size);
-  mistakes.add(key, fmt::format("{} does not divide this role's {} ranks; these do: {}", tp, count, sizes));
-  return {};
+  const int64_t replica = parallel.tp * parallel.pp * parallel.cp;
+  require_divisor(role + ".parallel.tp", parallel.tp, replica / parallel.tp, count, mistakes);
+  require_divisor(role + ".parallel.pp", parallel.pp, replica / parallel.pp, count, mistakes);
+  require_divisor(role + ".parallel.cp", parallel.cp, replica / parallel.cp, count, mistakes);
 }
 
 }  // namespace
@@ -59,14 +57,20 @@ void check_ranks(const RunConfig& config, int num_ranks) {
   Mistakes mistakes;
   if (num_ranks < 1) fail(ErrorCode::invalid_config, "a run needs at least 1 rank, found {}", num_ranks);
   const auto actor = ranks_of("placement.actor", config.placement.actor, num_ranks, mistakes);
+  const bool has_rollout = config::has_rollout(config);
   const auto rollout = ranks_of("placement.rollout", config.placement.rollout, num_ranks, mistakes);
   const auto reference = ranks_of("placement.reference", config.placement.reference, num_ranks, mistakes);
-  const bool rl = config.algorithm.name != "sft";
-  const bool has_reference = config::has_reference(config);
+  const auto critic = ranks_of("placement.critic", config.placement.critic, num_ranks, mistakes);
+  const auto reward_model =
+      ranks_of("placement.reward_model", config.placement.reward_model, num_ranks, mistakes);
+  const bool has_reference = config::has_reference(config), has_critic = config::has_critic(config),
+             has_reward_model = config::has_reward_model(config);
 
   std::set<int> used = actor;
-  used.insert(rollout.begin(), rollout.end());
+  if (has_rollout) used.insert(rollout.begin(), rollout.end());
+  if (has_critic) used.insert(critic.begin(), critic.end());
   if (has_reference) used.insert(reference.begin(), reference.end());
+  if (has_reward_model) used.insert(reward_model.begin(), reward_model.end());
   for (int rank = 0; rank < num_ranks; ++rank)
     if (!used.count(rank))
       mistakes.add("placement",
@@ -74,26 +78,12 @@ void check_ranks(const RunConfig& config, int num_ranks) {
                                "start fewer ranks",
                                rank));
 
-  const Replicas actors = replicas_of("actor.parallel.tp", config.parallel.actor.tp, actor, mistakes);
-  const Replicas rollouts = replicas_of("rollout.parallel.tp", config.parallel.rollout.tp, rollout, mistakes);
-  if (has_reference) replicas_of("reference.parallel.tp", config.parallel.reference.tp, reference, mistakes);
-
-  const char* const training = "that train (placement.actor)";
-  if (rl) {
-    const int64_t batch = config.data.train_batch_size;
-    require_enough("data.train_batch_size", batch, "prompts", actors, training, mistakes);
-    if (config.actor.ppo_mini_batch_size != 0 && batch >= actors.count)
-      require_enough("actor.ppo_mini_batch_size", config.actor.ppo_mini_batch_size, "prompts", actors,
-                     training, mistakes);
-    if (rollout != actor || rollouts.count != actors.count)
-      require_enough("data.train_batch_size", batch, "prompts", rollouts, "that generate (placement.rollout)",
-                     mistakes);
-  }
-  if (!rl || config.sft.warm_start)
-    require_enough("sft.train_batch_size", config.sft.train_batch_size, "examples", actors, training,
-                   mistakes);
-  if ((!rl || config.sft.warm_start) && config.sft.bare_batch_size > 0)
-    require_enough("sft.bare_batch_size", config.sft.bare_batch_size, "examples", actors, training, mistakes);
+  require_divisors("actor", config.parallel.actor, actor, mistakes);
+  if (has_rollout) require_divisors("rollout", config.parallel.rollout, rollout, mistakes);
+  if (has_reference) require_divisors("reference", config.parallel.reference, reference, mistakes);
+  if (has_critic) require_divisors("critic", config.parallel.critic, critic, mistakes);
+  if (has_reward_model)
+    require_divisors("reward_model", config.parallel.reward_model, reward_model, mistakes);
   mistakes.throw_if_any(
       fmt::format("the configuration does not fit {} {}:", num_ranks, num_ranks == 1 ? "rank" : "ranks"));
 }

@@ -1,43 +1,12 @@
 // The table itself. To add a key: one field in the struct that owns it, one entry here, then
 // `trireme docs configuration > docs/configuration.md`.
-#include "trainer/config/schema.h"
+#include <fmt/format.h>
 
 #include "trainer/algorithms/estimator_config.h"
+#include "trainer/config/schema_rules.h"
 
 namespace trireme::config {
 namespace {
-
-#define AT(path)               \
-  [](RunConfig & c) -> auto& { \
-    return c.path;             \
-  }
-
-Rule any() {
-  return {};
-}
-Rule at_least(double min) {
-  return {.min = min};
-}
-Rule above(double min) {
-  return {.min = min, .above_min = true};
-}
-Rule between(double min, double max) {
-  return {.min = min, .max = max};
-}
-Rule from_below(double min, double max) {
-  return {.min = min, .max = max, .below_max = true};
-}
-Rule above_to(double min, double max) {
-  return {.min = min, .max = max, .above_min = true};
-}
-Rule positive_or(int64_t special) {
-  return {.min = 1, .or_value = special};
-}
-Rule one_of(std::vector<std::string> choices) {
-  return {.choices = std::move(choices)};
-}
-
-using Keys = std::vector<Key>;
 
 void add_run(Keys& k) {
   k.push_back({"run.name", AT(run.name), any(), "",
@@ -65,18 +34,49 @@ void add_run(Keys& k) {
   k.push_back({"run.log_level", AT(run.log_level), one_of({"debug", "info", "warn", "error"}), "",
                "The least serious message that is still written to logs/rank-N.log; debug when something is "
                "to be found out."});
+  add_offload_folder(k);
 }
 
 void add_placement(Keys& k) {
   k.push_back({"placement.actor", AT(placement.actor), any(), "",
                "Ranks that train the policy, as in \"0-3,6\"; empty means all. Set it together with "
                "placement.rollout to train and generate on different GPUs."});
+  k.push_back({"placement.critic", AT(placement.critic), any(), "",
+               "Ranks that learn values (only where algorithm.adv_estimator = \"gae\"); empty means all."});
   k.push_back({"placement.reference", AT(placement.reference), any(), "",
                "Ranks that compute the reference's log-probabilities (only where a KL term needs them); "
                "empty means all."});
   k.push_back({"placement.rollout", AT(placement.rollout), any(), "",
                "Ranks that generate responses; empty means all. Ranks that have both this role and the "
                "actor's share one copy of the weights."});
+  k.push_back({"placement.reward_model", AT(placement.reward_model), any(), "",
+               "Ranks that judge with the reward model (only where reward_model.path names one); empty means "
+               "all."});
+}
+
+// What the roles that read or train packed sequences share.
+void add_pipeline(Keys& k, const std::string& role, const std::string& model, Field pp, Field cp) {
+  const std::string verl = role == "reference" ? "ref" : role;
+  k.push_back(
+      {role + ".parallel.pp", pp, between(1, 1024), "ranks",
+       fmt::format("Pipeline parallelism: ranks that each hold some of the {}'s layers. {}", model,
+                   role == "actor"
+                       ? "At most as many as there are layers, and zero_stage 2 at most. Micro-batches of "
+                         "ppo_max_token_len_per_rank follow each other through the stages: let a "
+                         "mini-batch have several times pp of them."
+                       : "See actor.parallel.pp."),
+       verl + ".megatron.pipeline_model_parallel_size"});
+  k.push_back(
+      {role + ".parallel.cp", cp, between(1, 1024), "ranks",
+       fmt::format(
+           "Context parallelism: ranks that each compute some rows of every sequence of the {}. {}", model,
+           role == "actor" ? "For sequences whose activations do not fit: a forward pass takes cp times "
+                             "ppo_max_token_len_per_rank tokens. Where cp divides a tp rank's heads "
+                             "they are shared out in attention (as in DeepSpeed-Ulysses), else keys "
+                             "and values come round (ring attention); log-probabilities are the same "
+                             "bits as without."
+                           : "See actor.parallel.cp."),
+       verl + ".ulysses_sequence_parallel_size"});
 }
 
 void add_parallel(Keys& k) {
@@ -85,67 +85,44 @@ void add_parallel(Keys& k) {
        "Ranks that hold one replica of the policy together (tensor parallelism); must divide its ranks, "
        "heads and MLP. 1 unless the model does not fit, or a replica should be faster.",
        "actor.megatron.tensor_model_parallel_size"});
+  add_pipeline(k, "actor", "policy", AT(parallel.actor.pp), AT(parallel.actor.cp));
   k.push_back({"actor.parallel.zero_stage", AT(parallel.actor.zero_stage), between(0, 3), "",
                "What data-parallel ranks share out instead of each holding all: 1 the optimizer's state and "
                "masters, 2 gradients too, 3 weights too. Higher stages need less memory and more messages.",
                "actor.fsdp_config"});
   k.push_back({"actor.parallel.reduce", AT(parallel.actor.reduce), one_of({"fast", "exact"}), "",
                "How gradients are summed over data-parallel ranks. exact gives the same bits for any number "
-               "of them, and for any ppo_max_token_len_per_rank, but trains group by group and is slower."});
+               "of them, and for any ppo_max_token_len_per_rank, at the same tp and cp, but trains group by "
+               "group and is slower."});
+  k.push_back({"critic.parallel.tp", AT(parallel.critic.tp), between(1, 1024), "ranks",
+               "Ranks that hold one replica of the critic together.",
+               "critic.megatron.tensor_model_parallel_size"});
+  add_pipeline(k, "critic", "critic", AT(parallel.critic.pp), AT(parallel.critic.cp));
+  k.push_back({"critic.parallel.zero_stage", AT(parallel.critic.zero_stage), between(0, 3), "",
+               "What the critic's data-parallel ranks share out; see actor.parallel.zero_stage.",
+               "critic.fsdp"});
+  k.push_back({"critic.parallel.reduce", AT(parallel.critic.reduce), one_of({"fast", "exact"}), "",
+               "How the critic's gradients are summed; see actor.parallel.reduce."});
+  add_reference_offload(k);
   k.push_back({"reference.parallel.tp", AT(parallel.reference.tp), between(1, 1024), "ranks",
                "Ranks that hold one replica of the reference together.",
                "ref.megatron.tensor_model_parallel_size"});
+  add_pipeline(k, "reference", "reference", AT(parallel.reference.pp), AT(parallel.reference.cp));
+  k.push_back({"reward_model.parallel.tp", AT(parallel.reward_model.tp), between(1, 1024), "ranks",
+               "Ranks that hold one replica of the reward model together.",
+               "reward.reward_model.rollout.tensor_model_parallel_size"});
+  add_pipeline(k, "reward_model", "reward model", AT(parallel.reward_model.pp), AT(parallel.reward_model.cp));
   k.push_back({"rollout.parallel.tp", AT(parallel.rollout.tp), between(1, 1024), "ranks",
                "Ranks that hold one replica of the model together to generate with. With the actor's own tp "
                "(and zero_stage below 3) colocated ranks share one copy of the weights, and the sampler's "
                "log-probabilities are the actor's own.",
                "rollout.tensor_model_parallel_size"});
-}
-
-void add_model(Keys& k) {
-  k.push_back({"model.path", AT(model.path), any(), "",
-               "Folder of a Hugging Face checkpoint (config.json, tokenizer.json, *.safetensors); empty "
-               "draws a new model of the shape in [model.init]."});
-  k.push_back({"model.tokenizer_path", AT(model.tokenizer_path), any(), "",
-               "Folder with the tokenizer.json to use where it is not model.path."});
-  k.push_back({"model.dtype", AT(model.dtype), one_of({"bf16", "fp32"}), "",
-               "Precision of the arithmetic in forward and backward; master weights and sums are fp32 "
-               "always. fp32 costs time and memory, and helps when a number is to be traced.",
-               "actor.fsdp_config.dtype, rollout.dtype"});
-  k.push_back({"model.random_weights", AT(model.random_weights), any(), "",
-               "Takes shape and tokenizer from model.path but draws the weights from run.seed: for "
-               "benchmarks and tests at real sizes without the real weights.",
-               "rollout.load_format"});
-  k.push_back({"model.enable_gradient_checkpointing", AT(model.enable_gradient_checkpointing), any(), "",
-               "Training keeps only the input of each layer and computes the layer again in the backward "
-               "pass: much less memory for long sequences, up to a third more time, the same numbers."});
-  k.push_back({"model.init.hidden_size", AT(model.init.hidden_size), between(8, 65536), "",
-               "Width of the new model; must divide by num_attention_heads into heads of an even size."});
-  k.push_back({"model.init.intermediate_size", AT(model.init.intermediate_size), between(8, 262144), "",
-               "Width inside the MLP of each layer; about three times hidden_size is usual."});
-  k.push_back({"model.init.num_hidden_layers", AT(model.init.num_hidden_layers), between(1, 1024), "layers",
-               "Depth of the new model."});
-  k.push_back({"model.init.num_attention_heads", AT(model.init.num_attention_heads), between(1, 1024),
-               "heads", "Heads that ask, in each layer's attention."});
-  k.push_back(
-      {"model.init.num_key_value_heads", AT(model.init.num_key_value_heads), between(1, 1024), "heads",
-       "Heads that are looked at; fewer than num_attention_heads shrink the KV cache, and must divide it."});
-  k.push_back({"model.init.max_position_embeddings", AT(model.init.max_position_embeddings),
-               between(8, 16777216), "tokens",
-               "The longest sequence (prompt and response) that the new model is meant for."});
-  k.push_back({"model.init.rope_theta", AT(model.init.rope_theta), above(0), "",
-               "Base of the rotary embedding's wavelengths; raise it for long sequences, lower it for very "
-               "short ones."});
-  k.push_back(
-      {"model.init.initializer_range", AT(model.init.initializer_range), between(0.0, 10.0), "",
-       "Standard deviation of the new weights; 0: each matrix by its inputs, fan_in^-0.5, which lets a small "
-       "model learn fast."});
-  k.push_back(
-      {"model.init.embedding_std", AT(model.init.embedding_std), between(0.0, 10.0), "",
-       "Standard deviation of the new embedding, where it shall differ; 0: model.init.initializer_range, "
-       "or 0.02 where that is 0."});
-  k.push_back({"model.init.tie_word_embeddings", AT(model.init.tie_word_embeddings), any(), "",
-               "Uses the embedding's matrix as the output head too, which saves parameters."});
+  k.push_back({"rollout.parallel.pp", AT(parallel.rollout.pp), between(1, 1024), "ranks",
+               "1: a replica that generates computes all layers on each of its ranks. See "
+               "actor.parallel.pp for training.",
+               "rollout.pipeline_model_parallel_size"});
+  k.push_back({"rollout.parallel.cp", AT(parallel.rollout.cp), between(1, 1024), "ranks",
+               "1: a rank that generates computes whole sequences. See actor.parallel.cp for training."});
 }
 
 void add_data(Keys& k) {
@@ -171,6 +148,7 @@ void add_data(Keys& k) {
                "follows its last ####. Left at its default, rows that have reward_model.ground_truth are "
                "judged by that, so verl's files need no setting.",
                "reward_model.ground_truth"});
+  add_preference_columns(k);
   k.push_back({"data.prompt_template", AT(data.prompt_template), any(), "",
                "Text around each prompt; {prompt} is replaced by it. The place for instructions such as how "
                "to write the final answer. Of a conversation it is put around the last user message."});
@@ -183,9 +161,9 @@ void add_data(Keys& k) {
                "A JSON object of more variables that the chat template may ask for, as in "
                "'{\"enable_thinking\": false}'.",
                "data.apply_chat_template_kwargs"});
-  k.push_back(
-      {"data.train_batch_size", AT(data.train_batch_size), between(1, 1 << 24), "prompts",
-       "Prompts per step; each is answered rollout.n times. Larger is steadier, and slower per step."});
+  k.push_back({"data.train_batch_size", AT(data.train_batch_size), between(1, 1 << 24), "prompts",
+               "Prompts per step, each answered rollout.n times; of dpo, pairs. Larger is steadier, and "
+               "slower per step."});
   k.push_back(
       {"data.max_prompt_length", AT(data.max_prompt_length), between(1, 1 << 24), "tokens",
        "Longest prompt that is accepted; see data.filter_overlong_prompts and data.truncation for longer "
@@ -234,10 +212,11 @@ std::vector<std::string> kl_names() {
 
 void add_algorithm(Keys& k) {
   k.push_back(
-      {"algorithm.name", AT(algorithm.name), one_of({"rl", "grpo", "sft"}), "",
+      {"algorithm.name", AT(algorithm.name), one_of({"rl", "grpo", "rft", "sft", "dpo"}), "",
        "How the run trains: rl (reinforcement learning with the advantages of algorithm.adv_estimator "
        "and the loss of actor.policy_loss.loss_mode), grpo (the same, where adv_estimator must be "
-       "grpo) or sft (supervised fine-tuning, see [sft])."});
+       "grpo), rft (rejection sampling fine-tuning: what the reward accepts is learned, see [rft]), sft "
+       "(supervised fine-tuning, see [sft]) or dpo (direct preference optimisation, see [algorithm.dpo])."});
   k.push_back(
       {"algorithm.adv_estimator", AT(algorithm.adv_estimator), one_of(estimator_names()), "",
        "How a response's reward becomes its tokens' advantages. grpo, dr_grpo, rloo, opo, gpg, "
@@ -283,10 +262,11 @@ void add_algorithm(Keys& k) {
                at_least(0), "reward", "What a response of the longest length loses.",
                "reward.reward_kwargs.overlong_buffer_cfg.penalty_factor"});
   k.push_back({"algorithm.rollout_correction.rollout_is", AT(algorithm.rollout_correction.rollout_is),
-               one_of({"none", "token", "sequence"}), "",
+               one_of({"auto", "none", "token", "sequence"}), "",
                "Importance weights for rollout that samples from another policy than the one that is trained "
-               "(on a GPU, in another precision): of each token, or of the whole response. On CPUs both are "
-               "the same, and all weights 1."});
+               "(older by rollout.steps_ahead, on a GPU, in another precision): of each token, or of the whole "
+               "response. On CPUs, without steps_ahead, both are the same, and all weights 1. auto takes token "
+               "with steps_ahead, but not with bypass_mode, and none otherwise."});
   k.push_back({"algorithm.rollout_correction.rollout_is_threshold",
                AT(algorithm.rollout_correction.rollout_is_threshold), above(0), "",
                "Weights above this become this (truncated importance sampling)."});
@@ -331,11 +311,12 @@ void add_optim(Keys& k, const std::string& table, const std::string& verl,
   k.push_back({table + ".grad_clip", IN_OPTIM(grad_clip), at_least(0), "",
                "Scales the gradient down to this global norm where it is larger; 0 never does.",
                verl + ".clip_grad"});
-  k.push_back({table + ".lr_warmup_steps", IN_OPTIM(lr_warmup_steps), at_least(0), "updates",
-               "The learning rate rises linearly over these first updates."});
+  k.push_back({table + ".lr_warmup_steps", IN_OPTIM(lr_warmup_steps), at_least(0), "steps",
+               "The learning rate rises linearly over these first steps; all updates of a step have the "
+               "step's."});
   k.push_back({table + ".lr_scheduler_type", IN_OPTIM(lr_scheduler_type),
                one_of({"constant", "linear", "cosine"}), "",
-               "How the learning rate goes on after the warm-up, until the last update."});
+               "How the learning rate goes on after the warm-up, until the last step."});
   k.push_back({table + ".min_lr_ratio", IN_OPTIM(min_lr_ratio), between(0, 1), "of lr",
                "What linear and cosine end at."});
 #undef IN_OPTIM
@@ -350,8 +331,8 @@ void add_actor(Keys& k) {
                "off-policy."});
   k.push_back({"actor.ppo_max_token_len_per_rank", AT(actor.ppo_max_token_len_per_rank), between(1, 1 << 28),
                "tokens",
-               "Tokens of one forward and backward on one rank; sequences are packed up to it, whatever it "
-               "is the result is the same. Lower it when memory runs out.",
+               "Tokens of one forward and backward on one rank; sequences are packed up to it, times "
+               "actor.parallel.cp, whatever it is the result is the same. Lower it when memory runs out.",
                "actor.ppo_max_token_len_per_gpu"});
   k.push_back({"actor.clip_ratio_low", AT(actor.loss.clip_ratio_low), between(0, 1), "",
                "The probability ratio is clipped below 1 - this."});
@@ -380,7 +361,12 @@ void add_actor(Keys& k) {
                "Estimator of the KL from the sampled tokens: kl (or k1), abs, mse (k2) or low_var_kl (k3), "
                "which is never negative and varies least. With + behind, the value stays and the gradient is "
                "k2's, which is right on average."});
+  k.push_back(
+      {"actor.use_bias_correction_kl", AT(actor.loss.use_bias_correction_kl), any(), "",
+       "Multiplies each token's KL by the ratio to the old policy, with its gradient: right on average "
+       "off-policy too, and in its gradient (TRL's default)."});
   std::vector<std::string> modes(std::begin(losses::kLossModes), std::end(losses::kLossModes));
+  add_actor_offload(k);
   k.push_back(
       {"actor.policy_loss.loss_mode", AT(actor.loss.loss_mode), one_of(std::move(modes)), "",
        "The objective of a token: vanilla (PPO's clip), gspo (the clip of whole responses), cispo and "
@@ -403,10 +389,40 @@ void add_actor(Keys& k) {
   add_optim(k, "actor.optim", "actor.optim", AT(actor.optim));
 }
 
+void add_critic(Keys& k) {
+  k.push_back({"critic.model.path", AT(critic.path), any(), "",
+               "Folder of the Hugging Face checkpoint that the critic begins with: a language model's (its "
+               "head is replaced by one number a token, drawn from run.seed), or a token or sequence "
+               "classifier's with one label. Empty takes the actor's, as the algorithm begins."});
+  k.push_back({"critic.ppo_mini_batch_size", AT(critic.ppo_mini_batch_size), at_least(0), "prompts",
+               "Prompts per update of the critic; 0 takes actor.ppo_mini_batch_size."});
+  k.push_back({"critic.ppo_epochs", AT(critic.ppo_epochs), between(0, 1000), "passes",
+               "The critic's passes over each batch; 0 takes actor.ppo_epochs."});
+  k.push_back({"critic.ppo_max_token_len_per_rank", AT(critic.ppo_max_token_len_per_rank),
+               between(1, 1 << 28), "tokens",
+               "Tokens of one forward and backward of the critic on one rank; see "
+               "actor.ppo_max_token_len_per_rank.",
+               "critic.ppo_max_token_len_per_gpu"});
+  k.push_back({"critic.cliprange_value", AT(critic.cliprange_value), above(0), "reward",
+               "A value that moved further than this from the one before the step's updates has no gradient "
+               "that takes it further."});
+  k.push_back({"critic.loss_agg_mode", AT(critic.loss_agg_mode),
+               one_of({"actor", "token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean",
+                       "seq-mean-token-sum-norm"}),
+               "", "How tokens' losses become one number, see actor.loss_agg_mode, which actor takes."});
+  add_critic_offload(k);
+  add_optim(k, "critic.optim", "critic.optim", AT(critic.optim));
+}
+
 void add_rollout(Keys& k) {
   k.push_back({"rollout.n", AT(rollout.n), between(1, 65536), "responses",
                "Responses sampled for each prompt: the group that GRPO compares, so at least 2 there; 5 to "
                "16 is usual."});
+  k.push_back({"rollout.steps_ahead", AT(rollout.steps_ahead), between(0, 64), "steps",
+               "Rollout answers the prompts of that many steps later while training learns from this one's, "
+               "so that the two sides work at the same time; needs ranks for rollout alone "
+               "([placement]). Responses then come from weights that are that many steps old "
+               "(training/staleness). 0 samples each batch from the newest weights; more than 1 is no faster."});
   k.push_back({"rollout.temperature", AT(rollout.sampling.temperature), above_to(0, 100), "",
                "Divides the logits before sampling, and in the loss too. 1 trains what is sampled; "
                "evaluation is greedy."});
@@ -444,18 +460,24 @@ void add_rollout(Keys& k) {
       {"rollout.gpu_memory_utilization", AT(rollout.gpu_memory_utilization), above_to(0, 1), "",
        "Share of the device's memory that may be full when the KV cache is made, where its size is not "
        "set: of the GPU's, or of the host's (or control group's) divided by its ranks."});
+  k.push_back({"rollout.free_cache_engine", AT(rollout.free_cache_engine), any(), "",
+               "Gives the KV cache's memory back while nothing is generated, so that training has it: the "
+               "same numbers; the cache is cleared, and steps of decode are captured anew, each time."});
 }
 
-void add_reward(Keys& k) {
-  k.push_back({"reward.name", AT(reward.name), one_of({"gsm8k", "exact_match", "arithmetic"}), "",
-               "The rule that judges a response: gsm8k compares the number after ####, exact_match the whole "
-               "text, arithmetic the number after the equals sign.",
-               "reward.custom_reward_function"});
-  k.push_back({"reward.correct", AT(reward.correct), any(), "", "Reward of a correct answer."});
-  k.push_back({"reward.format_only", AT(reward.format_only), any(), "",
-               "Reward of a wrong answer in the right form; a little (0.1) helps a model that does not yet "
-               "know the form."});
-  k.push_back({"reward.wrong", AT(reward.wrong), any(), "", "Reward of everything else."});
+void add_validation(Keys& k) {
+  k.push_back(
+      {"rollout.val_kwargs.n", AT(validation.n), between(1, 1 << 16), "responses",
+       "Responses to each held-out problem: with several, evaluations tell the best, the worst and the "
+       "most frequent of n too; set rollout.val_kwargs.temperature with it."});
+  k.push_back(
+      {"rollout.val_kwargs.temperature", AT(validation.temperature), at_least(0), "",
+       "Evaluations sample at this temperature, with the same random numbers each time; 0 answers greedily.",
+       "rollout.val_kwargs.temperature, rollout.val_kwargs.do_sample"});
+  k.push_back({"rollout.val_kwargs.top_k", AT(validation.top_k), positive_or(-1), "tokens",
+               "Evaluations sample among that many likeliest tokens; -1 takes all."});
+  k.push_back({"rollout.val_kwargs.top_p", AT(validation.top_p), above_to(0, 1), "",
+               "Evaluations sample among the likeliest tokens that hold this share of the probability."});
 }
 
 void add_sft(Keys& k) {
@@ -483,10 +505,48 @@ void add_sft(Keys& k) {
                "Training problems that it is measured on; more are surer, and slower."});
   k.push_back(
       {"sft.response_key", AT(sft.response_key), any(), "",
-       "The column of the data files that holds the text to learn: text, or one message of an assistant. "
-       "The same column as data.prompt_key (\"messages\") learns a conversation's last message.",
+       "The column of the data files that holds the text to learn: text, or messages of an assistant. "
+       "The same column as data.prompt_key (\"messages\") learns a conversation's last message alone.",
        "data.response_key"});
+  k.push_back(
+      {"sft.messages_key", AT(sft.messages_key), any(), "",
+       "algorithm.name = \"sft\": the column of conversations, lists of {role, content}. Rows that have "
+       "it are learned in the model's chat template, the loss on what the assistant says in every turn; "
+       "rows without are prompts with responses.",
+       "data.messages_key"});
+  k.push_back({"sft.tools_key", AT(sft.tools_key), any(), "",
+               "The column of the tools that a conversation's assistant may call: a list, or one as JSON.",
+               "data.tools_key"});
+  k.push_back({"sft.max_length", AT(sft.max_length), at_least(0), "tokens",
+               "Longest example, with all that is read and learned; 0: data.max_prompt_length + "
+               "data.max_response_length.",
+               "data.max_length"});
+  k.push_back({"sft.truncation", AT(sft.truncation), one_of({"error", "left", "right"}), "",
+               "What becomes of longer ones: error names their places; left cuts off their beginning, right "
+               "their end.",
+               "data.truncation"});
   add_optim(k, "sft.optim", "optim", AT(sft.optim));
+}
+
+void add_rft(Keys& k) {
+  k.push_back(
+      {"rft.keep_per_prompt", AT(rft.keep_per_prompt), at_least(0), "responses",
+       "Right responses of a prompt, of its rollout.n, that a round keeps at most; 0 keeps all. A small "
+       "number keeps easy prompts from crowding out hard ones."});
+  k.push_back({"rft.dedup", AT(rft.dedup), any(), "",
+               "Keeps the same response to a prompt once only; with rft.accumulate, once in all rounds."});
+  k.push_back(
+      {"rft.accumulate", AT(rft.accumulate), any(), "",
+       "Fine-tunes on what all rounds so far have kept, and not on the last round's responses alone."});
+  k.push_back(
+      {"rft.start_from", AT(rft.start_from), one_of({"current", "base"}), "",
+       "What each round fine-tunes: current goes on with the weights that sampled; base begins with those "
+       "of the run's start (or of the warm start's end) and a new optimizer, and usually goes with "
+       "rft.accumulate."});
+  k.push_back({"rft.epochs", AT(rft.epochs), between(1, 1000), "passes",
+               "Passes over the kept responses in each round."});
+  k.push_back({"rft.mini_batch_size", AT(rft.mini_batch_size), at_least(0), "responses",
+               "Responses per optimizer update; 0 takes all of them."});
 }
 
 void add_trainer(Keys& k) {
@@ -500,6 +560,13 @@ void add_trainer(Keys& k) {
   k.push_back(
       {"trainer.save_freq", AT(trainer.save_freq), positive_or(-1), "steps",
        "Steps between checkpoints; -1 writes only the last. A run that dies goes on from the newest one."});
+  k.push_back({"trainer.critic_warmup", AT(critic.critic_warmup), at_least(0), "steps",
+               "The step, counted from 1, in which the actor is updated for the first time; before it only "
+               "the critic learns. 0 and 1 never wait."});
+  k.push_back(
+      {"trainer.log_val_generations", AT(trainer.log_val_generations), at_least(-1), "problems",
+       "Problems of each evaluation whose responses are kept in samples/ of the run's folder, the first; "
+       "-1 keeps all, 0 none. `trireme samples` shows them."});
   k.push_back({"trainer.val_before_train", AT(trainer.val_before_train), any(), "",
                "Evaluates the model before the first step, to have something to compare with."});
   k.push_back({"trainer.max_checkpoints_to_keep", AT(trainer.max_checkpoints_to_keep), at_least(0),
@@ -510,8 +577,6 @@ void add_trainer(Keys& k) {
                "anything else is the folder of a checkpoint to go on from.",
                "trainer.resume_mode, trainer.resume_from_path"});
 }
-
-#undef AT
 
 }  // namespace
 
@@ -524,10 +589,14 @@ const std::vector<Key>& keys() {
     add_model(k);
     add_data(k);
     add_algorithm(k);
+    add_preferences(k);
     add_actor(k);
+    add_critic(k);
     add_rollout(k);
+    add_validation(k);
     add_reward(k);
     add_sft(k);
+    add_rft(k);
     add_trainer(k);
     return k;
   }();
@@ -549,19 +618,40 @@ const std::vector<Table>& tables() {
       {"algorithm.filter_groups", "Which prompts a step learns from."},
       {"algorithm.overlong_buffer", "What long responses cost."},
       {"algorithm.rollout_correction", "Where rollout's policy is not the one that is trained."},
+      {"algorithm.dpo", "Direct preference optimisation: what a pair of answers costs."},
       {"actor", "How the policy is updated: the batch's cut and the loss."},
       {"actor.policy_loss", "The loss's variant, and what belongs to one variant alone."},
       {"actor.parallel", "How the policy's ranks share it."},
       {"actor.optim", "AdamW and its schedule for the policy."},
-      {"rollout", "How responses are generated. Evaluation uses the same engine, greedily."},
+      {"critic", "How values are learned, where algorithm.adv_estimator = \"gae\" (PPO)."},
+      {"critic.model", "What the critic begins with."},
+      {"critic.parallel", "How the critic's ranks share it."},
+      {"critic.optim", "AdamW and its schedule for the critic."},
+      {"rollout", "How responses are generated. Evaluation uses the same engine ([rollout.val_kwargs])."},
+      {"rollout.val_kwargs", "How held-out problems are asked."},
       {"rollout.parallel", "How the ranks that generate share the model."},
       {"reference", "The policy that a KL term holds the actor to."},
       {"reference.parallel", "How the reference's ranks share it."},
-      {"reward", "How a response is judged."},
+      {"reward", "How a response is judged: by a rule, or by code of your own (docs/rewards.md)."},
+      {"reward.code", "Programs that are run against tests in a sandbox (reward.name = \"code\")."},
+      {"reward.format", "What form a response has to have, as a component of the reward."},
+      {"reward.repetition", "What repetitions cost, as a component of the reward."},
+      {"reward.cosine", "What a response's length is worth, as a component of the reward."},
+      {"reward.function", "A function in a Python file that judges, called as verl calls compute_score."},
+      {"reward.http", "A service that judges, asked over HTTP."},
+      {"reward.scorer",
+       "The processes that run reward.function or reward.command: how many, and what happens if they fail."},
+      {"reward_model",
+       "A decoder with one number for a whole sequence, which judges responses beside a rule or alone "
+       "(docs/rewards.md)."},
+      {"reward_model.parallel", "How the reward model's ranks share it."},
       {"sft",
        "Supervised fine-tuning: a warm start before the algorithm, or the whole run (algorithm.name = "
        "\"sft\")."},
       {"sft.optim", "AdamW and its schedule for supervised fine-tuning."},
+      {"rft",
+       "Rejection sampling fine-tuning (algorithm.name = \"rft\"): a step is a round, in which "
+       "data.train_batch_size prompts are answered, and the right answers learned with [actor.optim]."},
       {"trainer", "How long the run goes on, when it evaluates and when it saves."},
   };
   return all;

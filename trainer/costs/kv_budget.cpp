@@ -2,12 +2,7 @@
 
 #include <algorithm>
 
-#include <filesystem>
-
-#include <nlohmann/json.hpp>
-
 #include "runtime/base/error.h"
-#include "runtime/base/files.h"
 
 namespace trireme::costs {
 namespace {
@@ -39,48 +34,7 @@ void check(const rollout::RolloutConfig& config, int64_t max_model_len) {
   mistakes.throw_if_any("the rollout engine cannot work with these settings");
 }
 
-// The fields of a config.json that are whole numbers from 1 on.
-class Counts {
- public:
-  explicit Counts(std::string path)
-      : path_(std::move(path)), fields_(nlohmann::json::parse(files::read(path_), nullptr, false)) {
-    if (!fields_.is_object()) fail(ErrorCode::invalid_config, "{} is not a JSON object", path_);
-  }
-  /// `otherwise` where there is none, if that is not 0.
-  int64_t of(const char* name, int64_t otherwise = 0) {
-    const auto found = fields_.find(name);
-    const bool absent = found == fields_.end() || found->is_null();
-    if (absent && otherwise > 0) return otherwise;
-    if (!absent && found->is_number_integer() && found->get<int64_t>() > 0) return found->get<int64_t>();
-    mistakes_.add(path_, fmt::format("{} must be a whole number from 1 on", name));
-    return 1;
-  }
-  void throw_if_any() const { mistakes_.throw_if_any("the KV cache of this model cannot be worked out"); }
-
- private:
-  const std::string path_;
-  const nlohmann::json fields_;
-  Mistakes mistakes_;
-};
-
 }  // namespace
-
-int64_t CacheShape::bytes_per_token() const {
-  return 2 * num_hidden_layers * num_key_value_heads * head_dim * (is_fp32 ? 4 : 2);
-}
-
-CacheShape cache_shape(const models::ModelConfig& model) {
-  const bool is_fp32 = model.dtype == "fp32";
-  if (model.path.empty())
-    return {model.init.num_hidden_layers, model.init.num_key_value_heads,
-            model.init.hidden_size / model.init.num_attention_heads, is_fp32};
-  Counts counts((std::filesystem::path(model.path) / "config.json").string());
-  const int64_t heads = counts.of("num_attention_heads"), hidden = counts.of("hidden_size");
-  const CacheShape shape{counts.of("num_hidden_layers"), counts.of("num_key_value_heads", heads),
-                         counts.of("head_dim", std::max<int64_t>(1, hidden / heads)), is_fp32};
-  counts.throw_if_any();
-  return shape;
-}
 
 std::string KvBudget::text() const {
   return fmt::format("KV cache: {} tokens in {} pages, {:.2f} GiB, room for {} sequences of {} tokens",

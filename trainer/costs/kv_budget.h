@@ -10,22 +10,9 @@
 #include <string>
 
 #include "trainer/costs/device_memory.h"
-#include "trainer/models/model_config.h"
 #include "trainer/rollout/rollout_config.h"
 
 namespace trireme::costs {
-
-/// What of a decoder decides how large its cache is.
-struct CacheShape {
-  int64_t num_hidden_layers = 0, num_key_value_heads = 0, head_dim = 0;
-  bool is_fp32 = false;
-  /// Keys and values of all layers.
-  int64_t bytes_per_token() const;
-};
-
-/// Of the checkpoint that `model` names (its config.json), or else of the model that it describes. Throws io
-/// or invalid_config, naming file and field.
-CacheShape cache_shape(const models::ModelConfig& model);
 
 struct KvBudget {
   int64_t pages = 0;

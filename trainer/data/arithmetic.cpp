@@ -29,7 +29,7 @@ constexpr std::array<const char*, 10> kNames{"Tom", "Ann", "Mia", "Ben",  "Leo",
 constexpr std::array<const char*, 10> kThings{"pens", "cups", "eggs", "nuts",  "figs",
                                               "hats", "keys", "toys", "coins", "shells"};
 
-enum Stream : uint64_t { kPairOrder = 1, kTrainText, kValText, kSwap };
+enum Stream : uint64_t { kPairOrder = 1, kTrainText, kValText, kSwap, kSlip };
 
 using Pair = std::pair<int64_t, int64_t>;  // larger operand first
 
@@ -65,6 +65,7 @@ Problem problem_of(const Expression& expression, std::string prompt, size_t inde
   problem.prompt = std::move(prompt);
   problem.answer = std::to_string(expression.value());
   problem.response = arithmetic_format::response(expression);
+  problem.rejected = arithmetic_format::wrong_response(expression, random_bits(index, kSlip, 0));
   problem.where = fmt::format("arithmetic:{}", index + 1);
   return problem;
 }
@@ -133,14 +134,40 @@ std::string bare_prompt(const Expression& expression) {
   return fmt::format("<|im_start|>{}{}{}<|im_end|>", expression.left, expression.operation, expression.right);
 }
 
-std::string response(const Expression& expression) {
+namespace {
+
+// As on paper: whether there is a carry or borrow, the units digit, the tens.
+struct Working {
+  int64_t carry = 0, units = 0, tens = 0;
+};
+
+Working working_of(const Expression& expression) {
   const int64_t left = expression.left, right = expression.right;
   const bool sum = expression.operation == '+';
   const int64_t units = sum ? left % 10 + right % 10 : left % 10 - right % 10;
   const int64_t carry = units > 9 || units < 0 ? 1 : 0;
-  const int64_t tens = sum ? left / 10 + right / 10 + carry : left / 10 - right / 10 - carry;
-  return fmt::format("{}{}{}:{}{},{}={}", left, expression.operation, right, carry, (units + 10) % 10, tens,
-                     expression.value());
+  return {carry, (units + 10) % 10, sum ? left / 10 + right / 10 + carry : left / 10 - right / 10 - carry};
+}
+
+std::string written(const Expression& expression, const Working& working) {
+  return fmt::format("{}{}{}:{}{},{}={}", expression.left, expression.operation, expression.right,
+                     working.carry, working.units, working.tens, 10 * working.tens + working.units);
+}
+
+}  // namespace
+
+std::string response(const Expression& expression) {
+  return written(expression, working_of(expression));
+}
+
+std::string wrong_response(const Expression& expression, uint64_t choice) {
+  Working working = working_of(expression);
+  const bool up = (choice & 1) != 0;
+  if ((choice & 2) != 0)
+    working.units = (working.units + (up ? 1 : 9)) % 10;
+  else
+    working.tens += up || working.tens == 0 ? 1 : -1;
+  return written(expression, working);
 }
 
 }  // namespace arithmetic_format

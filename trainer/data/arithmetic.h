@@ -27,6 +27,8 @@ std::string bare_prompt(const Expression&);
 /// "47+25:12,7=72": the expression, then worked as on paper (carry or borrow and the units digit; the tens),
 /// then the value. What a model should write after either prompt; its last number is the answer.
 std::string response(const Expression&);
+/// The same with one slip, chosen by `choice`, in the units digit or in the tens, and the value that follows.
+std::string wrong_response(const Expression&, uint64_t choice);
 /// Templates per operation.
 int64_t num_templates();
 }  // namespace arithmetic_format

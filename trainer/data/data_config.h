@@ -22,6 +22,8 @@ struct DataConfig {
   std::string format = "auto";               // auto (by the file's ending) | jsonl | parquet
   std::string prompt_key = "prompt";         // a string, or a list of {role, content}
   std::string answer_key = "answer";         // the ground truth handed to the reward
+  std::string chosen_key = "chosen";         // DPO: the better answer, text or messages ...
+  std::string rejected_key = "rejected";     // ... and the worse one
   std::string prompt_template = "{prompt}";  // text around the prompt; {prompt} is replaced
   std::string apply_chat_template = "auto";  // auto (conversations) | always (plain prompts too) | never
   std::string chat_template_kwargs = "{}";   // a JSON object of more variables for the template

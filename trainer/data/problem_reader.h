@@ -7,6 +7,7 @@
 
 #include "trainer/chat/chat_template.h"
 #include "trainer/data/data_config.h"
+#include "trainer/data/learned_columns.h"
 #include "trainer/data/problem.h"
 #include "trainer/data/rows.h"
 
@@ -15,9 +16,9 @@ namespace trireme::data {
 /// Everything it is given is borrowed.
 class ProblemReader {
  public:
-  /// `response_key`: the column that SFT learns, "" where nothing is learned. `chat_template`: null where the
-  /// model has none.
-  ProblemReader(const DataConfig& config, const std::string& response_key,
+  /// `chat_template`: null where the model has none. learned.pairs: rows hold a chosen and a rejected answer
+  /// and no ground truth; the prompt is in its own column, or what both begin with.
+  ProblemReader(const DataConfig& config, const LearnedColumns& learned,
                 const chat::ChatTemplate* chat_template, RowMistakes& mistakes);
 
   /// All that is ever looked at, for formats that can leave out the rest.
@@ -41,11 +42,27 @@ class ProblemReader {
   std::optional<std::string> answer_of(const Row& row);
   std::optional<std::string> response_of(const Row& row);
   std::optional<std::string> prompt_of(const Row& row);
+  bool learns_conversations() const { return !learned_.messages.empty(); }
+  bool read_problem(const Row& row, Problem& problem);
+  bool read_conversation(const Row& row, Problem& problem);
+  bool add_conversation(const Row& row, const Row& asked, const Row* said, Problem& problem);
+  bool set_tools_and_variables(const Row& row, Row& conversation);
+  bool has_template(const std::string& key);
+  Row with_prompt_template(Row messages) const;
   std::optional<Row> messages_of(const Row& value, const std::string& key);
   std::optional<std::string> rendered(Row messages, const std::string& key);
+  std::optional<std::string> rendered(chat::Conversation conversation, const std::string& key);
   std::string in_prompt_template(const std::string& prompt) const;
 
+  // preference_rows.cpp
+  bool read_pair(const Row& row, Problem& problem);
+  bool read_texts(const Row* prompt, const Row& chosen, const Row& rejected, Problem& problem);
+  bool read_chats(Row prompt, Row chosen, Row rejected, bool is_apart, Problem& problem);
+  std::optional<Row> answers_of(const Row& value, const std::string& key);
+  bool has_no_prompt();
+
   const DataConfig& config_;
+  const LearnedColumns learned_;
   const std::string response_key_;
   const chat::ChatTemplate* const chat_template_;
   RowMistakes& mistakes_;
@@ -53,6 +70,7 @@ class ProblemReader {
   std::vector<std::string> columns_;
   bool told_of_template_ = false;
   std::string where_;  // of the row being read
+  std::string messages_;  // of its prompt, where they are kept
   std::vector<Problem> problems_;
 };
 

@@ -54,9 +54,9 @@ int64_t read_file(const std::string& path, const std::string& format, ProblemRea
 }
 
 std::vector<Problem> read_files(const std::vector<std::string>& paths, const char* setting,
-                                const DataConfig& config, const std::string& response_key,
+                                const DataConfig& config, const LearnedColumns& learned,
                                 const chat::ChatTemplate* chat_template, RowMistakes& mistakes) {
-  ProblemReader problems(config, response_key, chat_template, mistakes);
+  ProblemReader problems(config, learned, chat_template, mistakes);
   for (const std::string& path : paths) {
     const std::string format = format_of(path, setting, config.format, mistakes);
     if (format.empty()) continue;
@@ -120,15 +120,14 @@ void check_settings(const DataConfig& config, RowMistakes& mistakes) {
   one_of("data.truncation", config.truncation, {"error", "left", "right", "middle"});
 }
 
-ProblemSet load_files(const DataConfig& config, const std::string& response_key, uint64_t seed,
+ProblemSet load_files(const DataConfig& config, const LearnedColumns& learned, uint64_t seed,
                       const chat::ChatTemplate* chat_template) {
   RowMistakes mistakes;
   check_settings(config, mistakes);
   mistakes.throw_if_any("the data cannot be read:");
   ProblemSet set;
-  set.train =
-      read_files(config.train_files, "data.train_files", config, response_key, chat_template, mistakes);
-  set.val = read_files(config.val_files, "data.val_files", config, response_key, chat_template, mistakes);
+  set.train = read_files(config.train_files, "data.train_files", config, learned, chat_template, mistakes);
+  set.val = read_files(config.val_files, "data.val_files", config, learned, chat_template, mistakes);
   mistakes.throw_if_any(fmt::format("the data cannot be used ({} mistakes):", mistakes.count()));
   if (config.val_files.empty()) set.val = split_val(set.train, config.val_fraction, seed);
   return set;
@@ -136,13 +135,13 @@ ProblemSet load_files(const DataConfig& config, const std::string& response_key,
 
 }  // namespace
 
-ProblemSet load_problems(const DataConfig& config, const std::string& sft_response_key, uint64_t seed,
+ProblemSet load_problems(const DataConfig& config, const LearnedColumns& learned, uint64_t seed,
                          const chat::ChatTemplate* chat_template) {
   ProblemSet set;
   if (config.task == "arithmetic")
     set = make_arithmetic(config.arithmetic, seed);
   else if (config.task == "files")
-    set = load_files(config, sft_response_key, seed, chat_template);
+    set = load_files(config, learned, seed, chat_template);
   else
     fail(ErrorCode::invalid_config, "data.task: '{}' is not files or arithmetic", config.task);
   keep_first(set.train, config.train_max_samples);

@@ -1,53 +1,15 @@
 #include "trainer/data/prompt_tokens.h"
 
-#include <sched.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <functional>
 #include <memory>
-#include <mutex>
-#include <thread>
 
+#include "trainer/data/on_all_cpus.h"
 #include "trainer/data/rows.h"
 #include "trainer/text/tokenizer.h"
 
 namespace trireme::data {
-namespace {
-
-// Those that this process may run on.
-size_t num_cpus() {
-  cpu_set_t cpus;
-  return ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? static_cast<size_t>(CPU_COUNT(&cpus)) : 1;
-}
-
-// Calls body(i) for i in [0, count), in no order. Throws the first exception that a thread met.
-void in_parallel(size_t count, const std::function<void(size_t)>& body) {
-  constexpr size_t kAtOnce = 256;
-  std::atomic<size_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr failure;
-  const auto work = [&] {
-    try {
-      for (size_t begin; (begin = next.fetch_add(kAtOnce)) < count;)
-        for (size_t i = begin; i < std::min(begin + kAtOnce, count); ++i) body(i);
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (!failure) failure = std::current_exception();
-      next = count;
-    }
-  };
-  std::vector<std::thread> threads;
-  const size_t wanted = std::min(num_cpus(), (count + kAtOnce - 1) / kAtOnce);
-  while (threads.size() + 1 < wanted) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
-  if (failure) std::rethrow_exception(failure);
-}
-
-}  // namespace
 
 std::vector<int32_t> truncated(const std::vector<int32_t>& ids, int64_t length,
                                const std::string& truncation) {
@@ -63,7 +25,7 @@ std::vector<int32_t> truncated(const std::vector<int32_t>& ids, int64_t length,
 
 int64_t encode_prompts(std::vector<Problem>& problems, const text::Tokenizer& tokenizer,
                        const DataConfig& config) {
-  in_parallel(problems.size(),
+  on_all_cpus(problems.size(),
               [&](size_t i) { problems[i].prompt_ids = tokenizer.encode(problems[i].prompt); });
   const auto is_overlong = [&](const Problem& problem) {
     return static_cast<int64_t>(problem.prompt_ids.size()) > config.max_prompt_length;
@@ -100,9 +62,10 @@ uint64_t fingerprint(const std::vector<Problem>& problems) {
     XXH3_64bits_update(state.get(), bytes, size);
   };
   for (const Problem& problem : problems) {
-    for (const std::string* text :
-         {&problem.data_source, &problem.prompt, &problem.answer, &problem.response, &problem.extra_info})
+    for (const std::string* text : {&problem.data_source, &problem.prompt, &problem.answer, &problem.response,
+                                    &problem.rejected, &problem.extra_info})
       add(text->data(), text->size());
+    if (!problem.conversation.empty()) add(problem.conversation.data(), problem.conversation.size());
     add(problem.prompt_ids.data(), problem.prompt_ids.size() * sizeof(int32_t));
   }
   return XXH3_64bits_digest(state.get());

@@ -18,7 +18,7 @@ class Program {
   const std::vector<StatementPtr>& body() const { return body_; }
   const Scope& scope() const { return scope_; }
   const std::string& where() const { return where_; }
-  /// Whether some text or string of the template has `word`: continue_final_message asks.
+  /// Whether the template's source has `word`.
   bool mentions(std::string_view word) const { return source_.find(word) != std::string::npos; }
 
  private:

@@ -29,6 +29,7 @@ struct PolicyLossConfig {
   bool use_kl_loss = false;
   double kl_loss_coef = 0.001;
   std::string kl_loss_type = "low_var_kl";  // kl_estimate()
+  bool use_bias_correction_kl = false;      // importance_ratio() times it
 };
 
 }  // namespace trireme::losses

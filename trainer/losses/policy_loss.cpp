@@ -68,6 +68,11 @@ at::Tensor log_ratio(const PolicyTokens& tokens) {
   return at::clamp(tokens.log_probs_N - tokens.old_log_probs_N, -20.0, 20.0);
 }
 
+at::Tensor importance_ratio(const PolicyTokens& tokens, const PolicyLossConfig& config) {
+  const at::Tensor ratio = log_ratio(tokens);
+  return at::exp(config.loss_mode == "gspo" ? mean_of_response(tokens, ratio) : ratio);
+}
+
 double share_of(const PolicyTokens& tokens, const at::Tensor& values) {
   return (values.detach().to(at::kFloat) * tokens.shares_N).sum().item<double>();
 }

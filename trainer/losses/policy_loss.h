@@ -78,6 +78,9 @@ at::Tensor gpg_loss(const PolicyTokens& tokens, const PolicyLossConfig& config, 
 
 /// new - old, clamped to +-20.
 at::Tensor log_ratio(const PolicyTokens& tokens);
+/// exp(log_ratio); of gspo the response's, exp of its mean log-ratio. With graph. The KL in the loss times
+/// this has a gradient that is right on average. Source: DeepSeek-V3.2, arXiv:2512.02556.
+at::Tensor importance_ratio(const PolicyTokens& tokens, const PolicyLossConfig& config);
 /// The sum of `values` weighed by shares_N; no graph.
 double share_of(const PolicyTokens& tokens, const at::Tensor& values_N);
 /// max(-A r, -A clip(r)) and its share of clipped tokens.

@@ -16,11 +16,23 @@ enum class Element : uint8_t { f32, bf16 };
 /// Keys are visited in blocks of this many absolute positions, merged in ascending order.
 inline constexpr int kKeyBlock = 64;
 
-/// One segment as the kernels see it; see forward_batch.h.
+/// One segment as the kernels see it; see forward_batch.h. Where keys come a stretch of positions at a time,
+/// `spans` are those from first_key on, a multiple of kKeyBlock, up to end_key, another one or the last.
 struct SegmentView {
   int32_t row, length, position;
   const SlotSpan* spans;
   int32_t num_spans;
+  int32_t first_key = 0;
+  int32_t end_key = INT32_MAX;
+
+  int32_t keys_end() const { return position + length < end_key ? position + length : end_key; }
+};
+
+/// Where a row's softmax stands after some of its keys, [T, heads] and of `weighted` [T, heads, head_dim]:
+/// from there the next keys give it the bits that all of them together would. Of rows from first_key 0 on
+/// nothing is read.
+struct SoftmaxState {
+  float *maximum = nullptr, *sum = nullptr, *weighted = nullptr;
 };
 
 struct AttentionShape {
@@ -35,14 +47,15 @@ struct AttentionForward {
   int64_t q_stride;
   const void *keys, *values;  // [S, kv_heads, head_dim], slot stride kv_stride
   int64_t kv_stride;
-  void* out;   // [T, heads, head_dim], contiguous
-  float* lse;  // [T, heads]: log sum exp of the scaled scores
+  void* out;           // [T, heads, head_dim], contiguous
+  float* lse;          // [T, heads]: log sum exp of the scaled scores
+  SoftmaxState state;  // where keys come a stretch at a time: read and written, as are out and lse each time
 };
 
 struct AttentionBackward {
   AttentionForward forward;        // its inputs and results
   const void* grad_out;            // [T, heads, head_dim], contiguous
-  float* grad_q;                   // [T, heads, head_dim], written
+  float* grad_q;                   // [T, heads, head_dim], written by the first keys, added to by later ones
   float *grad_keys, *grad_values;  // [S, kv_heads, head_dim], zero at entry, summed in segment order
 };
 

@@ -16,6 +16,15 @@ namespace {
 constexpr int64_t kMaxVocabulary = 1 << 26, kMaxWidth = 1 << 22, kMaxLayers = 1 << 14, kMaxHeads = 1 << 16,
                   kMaxPositions = 1 << 30;
 
+// "Qwen2ForCausalLM" -> "Qwen2ForTokenClassification".
+std::string architecture_for(const Family& family, const char* task) {
+  const std::string name = family.architecture;
+  return name.substr(0, name.rfind("For")) + task;
+}
+
+constexpr const char* kOfTokens = "ForTokenClassification";
+constexpr const char* kOfSequences = "ForSequenceClassification";
+
 const Family* read_family(ConfigFields& fields, DecoderShape& shape) {
   shape.model_type = fields.text("model_type", "");
   const Family* family = find_family(shape.model_type);
@@ -27,7 +36,11 @@ const Family* read_family(ConfigFields& fields, DecoderShape& shape) {
     fields.mistake("model_type",
                    fmt::format("'{}' is not supported; supported: {}", shape.model_type, supported));
   const nlohmann::json& architectures = fields.value("architectures");
-  if (family && !architectures.is_null() && architectures != nlohmann::json::array({family->architecture}))
+  const auto is = [&](const std::string& name) { return architectures == nlohmann::json::array({name}); };
+  const bool known = family && (architectures.is_null() || is(family->architecture) ||
+                                (shape.head == Head::value && (is(architecture_for(*family, kOfTokens)) ||
+                                                               is(architecture_for(*family, kOfSequences)))));
+  if (family && !known)
     fields.mistake("architectures",
                    fmt::format("{} is not supported; supported: {}", shown(architectures), supported));
   return family;
@@ -122,11 +135,12 @@ void check_shared_fields(ConfigFields& fields) {
 
 }  // namespace
 
-DecoderShape DecoderShape::from_json(const nlohmann::json& config, const std::string& where) {
+DecoderShape DecoderShape::from_json(const nlohmann::json& config, const std::string& where, Head head) {
   if (!config.is_object()) fail(ErrorCode::invalid_config, "{}: must hold a JSON object", where);
   Mistakes mistakes;
   ConfigFields fields(config, mistakes);
   DecoderShape shape;
+  shape.head = head;
   const Family* family = read_family(fields, shape);
   shape.vocab_size = fields.count("vocab_size", kMaxVocabulary);
   shape.hidden_size = fields.count("hidden_size", kMaxWidth);
@@ -140,6 +154,7 @@ DecoderShape DecoderShape::from_json(const nlohmann::json& config, const std::st
   shape.tie_word_embeddings = fields.flag("tie_word_embeddings", false);
   shape.rope_scaling = read_rope(fields, shape.max_position_embeddings, shape.rope_theta);
   check_shared_fields(fields);
+  if (head == Head::value) fields.harmless({"classifier_dropout", "summary_dropout_prob"});  // nothing drops
   if (family) {
     shape.qkv_bias = false;
     family->read(fields, shape);
@@ -160,31 +175,60 @@ DecoderShape DecoderShape::from_json(const nlohmann::json& config, const std::st
   return shape;
 }
 
-DecoderShape DecoderShape::from_folder(const std::string& folder) {
+namespace {
+
+// The text and what it says.
+std::pair<std::string, nlohmann::json> read_config(const std::string& folder) {
   const auto path = (std::filesystem::path(folder) / "config.json").string();
-  const std::string text = files::read(path);
-  nlohmann::json config;
+  std::string text = files::read(path);
   try {
-    config = nlohmann::json::parse(text);
+    auto config = nlohmann::json::parse(text);
+    return {std::move(text), std::move(config)};
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorCode::corrupt_data, "{} is not valid JSON: {}", path, error.what());
   }
-  DecoderShape shape = from_json(config, path);
+}
+
+}  // namespace
+
+Head head_of(const std::string& folder) {
+  const auto config = read_config(folder).second;
+  const std::string names = config.is_object() ? config.value("architectures", nlohmann::json()).dump() : "";
+  return names.find(kOfTokens) != std::string::npos || names.find(kOfSequences) != std::string::npos
+             ? Head::value
+             : Head::language_model;
+}
+
+DecoderShape DecoderShape::from_folder(const std::string& folder, Head head) {
+  const auto [text, config] = read_config(folder);
+  DecoderShape shape = from_json(config, (std::filesystem::path(folder) / "config.json").string(), head);
   shape.config_text = text;  // with its fields in their order
   return shape;
 }
 
+namespace {
+
+void set_value_head(const Family& family, nlohmann::ordered_json& config) {
+  config["architectures"] = {architecture_for(family, kOfTokens)};
+  config["id2label"] = {{"0", "LABEL_0"}};  // as many labels as numbers
+  config["label2id"] = {{"LABEL_0", 0}};
+  config["classifier_dropout"] = 0.0;
+}
+
+}  // namespace
+
 nlohmann::ordered_json DecoderShape::to_json(const std::string& torch_dtype) const {
+  const Family* family = find_family(model_type);
+  TRIREME_CHECK(family, "no family is named {}", model_type);
   nlohmann::ordered_json config;
   if (!config_text.empty()) {
     config = nlohmann::ordered_json::parse(config_text);
     // Newer checkpoints call it "dtype".
     if (config.contains("dtype")) config["dtype"] = torch_dtype;
     if (config.contains("torch_dtype") || !config.contains("dtype")) config["torch_dtype"] = torch_dtype;
+    if (head == Head::value) set_value_head(*family, config);
     return config;
   }
-  const Family* family = find_family(model_type);
-  TRIREME_CHECK(family, "no family is named {}", model_type);
   config["architectures"] = {family->architecture};
   config["model_type"] = model_type;
   config["vocab_size"] = vocab_size;
@@ -203,6 +247,7 @@ nlohmann::ordered_json DecoderShape::to_json(const std::string& torch_dtype) con
   family->write(*this, config);
   config["use_cache"] = true;
   config["torch_dtype"] = torch_dtype;
+  if (head == Head::value) set_value_head(*family, config);
   return config;
 }
 

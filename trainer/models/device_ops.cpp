@@ -3,17 +3,21 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <functional>
+#include <numeric>
 #include <utility>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "runtime/base/error.h"
+#include "trainer/models/context_parallel.h"
 #include "trainer/models/device_batch.h"
 #include "trainer/models/kernel_arguments.h"
 #include "trainer/models/reference_ops.h"
+#include "trainer/models/tensor_parallel.h"
 
 namespace trireme::models {
 
@@ -94,6 +98,40 @@ at::Tensor packed_by_kernel(const at::Tensor& qkv, const AttentionDims& dims, co
   const GpuRotary rotary = rotary_in_rows(qkv, dims, batch.positions_T, batch.rope, rotated);
   kernels().rotary(rotary, stream(qkv.device()));
   return attend(rotary, rotated, rotary.q_stride, batch);
+}
+
+int64_t rows_of_all(const ContextPlan& context) {
+  return std::accumulate(context.shares.begin(), context.shares.end(), int64_t{0});
+}
+
+at::Tensor ring_by_kernel(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan) {
+  const int64_t q_width = dims.heads * dims.head_dim, kv_width = dims.kv_heads * dims.head_dim;
+  const at::Tensor rotated = at::empty_like(qkv);
+  GpuRotary rotary = rotary_in_rows(qkv, dims, plan.device->positions_T, plan.device->rope, rotated);
+  kernels().rotary(rotary, stream(qkv.device()));
+  const at::Tensor all = gather_rows(rotated.narrow(1, q_width, 2 * kv_width), {plan.context->context.group},
+                                     rows_of_all(*plan.context));
+  rotary.keys = all.data_ptr();
+  rotary.values = element(all, kv_width);
+  rotary.kv_stride = all.stride(0);
+  return attend(rotary, rotated, rotary.q_stride, *plan.device);
+}
+
+at::Tensor ring_by_tensors(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan) {
+  const int64_t q_width = dims.heads * dims.head_dim, kv_width = dims.kv_heads * dims.head_dim;
+  const auto heads = [&](const at::Tensor& x) { return x.reshape({x.size(0), -1, dims.head_dim}); };
+  const auto turned = [&](const at::Tensor& x) {
+    return reference::rotary(heads(x), plan.device->positions_T, plan.device->rope);
+  };
+  const at::Tensor q = turned(qkv.narrow(1, 0, q_width));
+  const at::Tensor mine = at::cat(
+      {turned(qkv.narrow(1, q_width, kv_width)).flatten(1), qkv.narrow(1, q_width + kv_width, kv_width)}, 1);
+  const at::Tensor all = gather_rows(mine, {plan.context->context.group}, rows_of_all(*plan.context));
+  // A rank without rows takes part in the others' sums.
+  if (plan.batch->segments.empty()) return q.flatten(1) + 0 * all.sum();
+  return reference::attention(q, heads(all.narrow(1, 0, kv_width)), heads(all.narrow(1, kv_width, kv_width)),
+                              plan.batch->segments)
+      .flatten(1);
 }
 
 at::Tensor packed_by_tensors(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan) {
@@ -198,6 +236,13 @@ at::Tensor attention_packed(const at::Tensor& qkv, const AttentionDims& dims, co
       qkv.contiguous(),
       [dims, device = plan.device](const at::Tensor& x) { return packed_by_kernel(x, dims, *device); },
       [dims, plan](const at::Tensor& x) { return packed_by_tensors(x, dims, plan); });
+}
+
+at::Tensor ring_attention(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan) {
+  check_known(dims);
+  return run(
+      qkv.contiguous(), [dims, plan](const at::Tensor& x) { return ring_by_kernel(x, dims, plan); },
+      [dims, plan](const at::Tensor& x) { return ring_by_tensors(x, dims, plan); });
 }
 
 at::Tensor attention_paged(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan,

@@ -33,6 +33,8 @@ at::Tensor silu_mul(const at::Tensor& gate_up);
 at::Tensor attention_packed(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan);
 at::Tensor attention_paged(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan,
                            LayerKv& kv);
+/// All keys and values come at once (context_parallel.h).
+at::Tensor ring_attention(const at::Tensor& qkv, const AttentionDims& dims, const BatchPlan& plan);
 
 /// SoftmaxRow of each row, and ChunkStats of each chunk; both as four words of int32, [N, 4] and [N, chunks,
 /// 4].

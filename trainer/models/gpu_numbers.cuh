@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "trainer/models/gpu_device.h"
+#include "runtime/comm/gpu_device.h"
 
 namespace trireme::gpu {
 

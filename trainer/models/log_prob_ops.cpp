@@ -10,7 +10,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 
@@ -20,6 +19,7 @@
 #include "trainer/models/ops.h"
 #include "trainer/models/packed_linear.h"
 #include "trainer/models/row_blocks.h"
+#include "trainer/models/row_index.h"
 #include "trainer/models/softmax_merge.h"
 #include "trainer/models/tensor_view.h"
 #include "trainer/models/weight_gradient.h"
@@ -30,26 +30,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
-
-// The distinct rows, ascending, and for each pair its place among them.
-struct RowIndex {
-  std::vector<int64_t> distinct;
-  std::vector<int64_t> place;
-
-  explicit RowIndex(std::span<const int32_t> rows) : distinct(rows.begin(), rows.end()), place(rows.size()) {
-    std::sort(distinct.begin(), distinct.end());
-    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-    for (size_t i = 0; i < rows.size(); ++i)
-      place[i] = std::lower_bound(distinct.begin(), distinct.end(), rows[i]) - distinct.begin();
-  }
-};
-
-at::Tensor int64_tensor(const std::vector<int64_t>& values, at::Device device) {
-  return at::from_blob(const_cast<int64_t*>(values.data()), {static_cast<int64_t>(values.size())},
-                       at::TensorOptions().dtype(at::kLong))
-      .clone()
-      .to(device);
-}
 
 // logits / temperature in fp32, with each row's log-sum-exp and entropy.
 struct Softmax {

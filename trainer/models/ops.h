@@ -43,15 +43,18 @@ struct AttentionDims {
 };
 
 struct DeviceBatch;
+struct ContextPlan;
 
 /// A ForwardBatch with what all layers share, computed once per forward. On a GPU `device` is what kernels
-/// read; there `batch` may be null where no graph is recorded.
+/// read; there `batch` may be null where no graph is recorded. Where ranks share out the rows, tokens and
+/// positions are those of this rank's, and attention is context_parallel.h's.
 struct BatchPlan {
   const ForwardBatch* batch = nullptr;
   at::Tensor tokens_T;     // on the weights' device
   at::Tensor positions_T;  // int32 on the host
   at::Tensor rope;         // [positions, head_dim] cos | sin, fp32, on the host
   std::shared_ptr<const DeviceBatch> device;
+  std::shared_ptr<const ContextPlan> context;
 };
 
 /// Where a graph begins: a tensor that requires gradients where `train`, so that what follows is recorded.
@@ -96,5 +99,11 @@ struct VocabularyPiece {
 LogProbs token_log_probs(const at::Tensor& hidden_TD, const Weight& head, std::span<const int32_t> rows,
                          std::span<const int32_t> tokens, double temperature, bool entropy_gradient,
                          int64_t chunk_rows, const VocabularyPiece& piece = {});
+
+/// hidden[rows] @ head^T + bias, where the head [1, D] makes one number of a row: [N] fp32. Rows may repeat.
+/// Without `gradients` the backward pass gives zeros and leaves the head's gradient: where ranks have the
+/// same rows and head, one of them has the gradient.
+at::Tensor row_values(const at::Tensor& hidden_TD, const Weight& head, const Weight& bias,
+                      std::span<const int32_t> rows, bool gradients = true);
 
 }  // namespace trireme::models

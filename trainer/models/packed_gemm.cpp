@@ -90,6 +90,11 @@ void PackedMatrix::reshape(Element element, int64_t n, int64_t k) {
   prefer_large_pages(memory_.get(), capacity_);
 }
 
+void PackedMatrix::release() {
+  memory_.reset();
+  capacity_ = 0;
+}
+
 void PackedMatrix::pack(const void* weight, int64_t row_stride, int64_t panel_begin, int64_t panel_end) {
   TRIREME_CHECK(0 <= panel_begin && panel_end <= num_panels(), "panels {} to {} of {}", panel_begin,
                 panel_end, num_panels());

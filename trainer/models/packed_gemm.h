@@ -27,6 +27,9 @@ class PackedMatrix {
   /// Another matrix in the same memory where that suffices; its values are to be packed anew.
   void reshape(Element element, int64_t n, int64_t k);
 
+  /// Gives the memory back, values and all; reshape() takes it again.
+  void release();
+
   bool defined() const { return memory_ != nullptr; }
   Element element() const { return element_; }
   int64_t n() const { return n_; }

@@ -29,6 +29,7 @@ void pack(const at::Tensor& matrix, PackedMatrix& packed) {
   TRIREME_CHECK(matrix.size(0) == packed.n() && matrix.size(1) == packed.k() && matrix.stride(1) == 1 &&
                     element_of(matrix.scalar_type()) == packed.element(),
                 "packing a matrix of another shape");
+  packed.reshape(packed.element(), packed.n(), packed.k());  // it may have been released
   at::parallel_for(0, packed.num_panels(), std::max<int64_t>(1, kLeastBytes / packed.panel_bytes()),
                    [&](int64_t begin, int64_t end) {
                      packed.pack(matrix.const_data_ptr(), matrix.stride(0), begin, end);

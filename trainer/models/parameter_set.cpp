@@ -32,7 +32,7 @@ void fill_normal(float* data, uint64_t key, double std, int64_t first, int64_t c
 
 }  // namespace
 
-void draw_initial_values(const ParameterSpec& spec, size_t index, uint64_t seed, const DecoderShape& shape,
+void draw_initial_values(const ParameterSpec& spec, uint64_t seed, const DecoderShape& shape,
                          double embedding_std, int64_t begin, int64_t end, float* values) {
   using Kind = ParameterSpec::Kind;
   if (spec.kind == Kind::norm || spec.kind == Kind::bias) {
@@ -47,7 +47,7 @@ void draw_initial_values(const ParameterSpec& spec, size_t index, uint64_t seed,
     if (spec.kind == Kind::residual_output)
       std /= std::sqrt(2.0 * static_cast<double>(shape.num_hidden_layers));
   }
-  const uint64_t key = mix_bits(mix_bits(seed) + index);
+  const uint64_t key = mix_bits(mix_bits(seed) + static_cast<uint64_t>(spec.index));
   for_each_stretch(spec, begin, end, [&](int64_t in_whole, int64_t in_slice, int64_t count) {
     fill_normal(values + (in_slice - begin), key, std, in_whole, count);
   });
@@ -129,7 +129,7 @@ void ParameterSet::enable_gradients() {
   if (has_gradients_) return;
   has_gradients_ = true;
   if (!is_flat()) {
-    for (const BlockMemory& block : blocks_)
+    for (const memory::BlockMemory& block : blocks_)
       gradient_blocks_.emplace_back(block.values().numel(), at::kFloat, device_);
     zero_gradients();
     return;
@@ -143,7 +143,7 @@ void ParameterSet::enable_gradients() {
 void ParameterSet::zero_gradients() {
   TRIREME_CHECK(has_gradients_, "zero_gradients before enable_gradients");
   if (is_flat()) gradient_.zero_();
-  for (const BlockMemory& block : gradient_blocks_)
+  for (const memory::BlockMemory& block : gradient_blocks_)
     if (block.allocated()) at::Tensor(block.values()).zero_();
 }
 
@@ -152,7 +152,7 @@ void ParameterSet::initialize(uint64_t seed, const DecoderShape& shape, double e
     // Drawn in fp32 on the host: bf16 sets and other devices get the same numbers, rounded.
     const bool in_place = device_.is_cpu() && dtype_ == at::kFloat;
     const at::Tensor values = in_place ? views_[i] : at::empty(specs_[i].shape, at::kFloat);
-    draw_initial_values(specs_[i], i, seed, shape, embedding_std, 0, specs_[i].numel(),
+    draw_initial_values(specs_[i], seed, shape, embedding_std, 0, specs_[i].numel(),
                         values.mutable_data_ptr<float>());
     if (!in_place) views_[i].copy_(values);
   }

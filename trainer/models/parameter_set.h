@@ -14,7 +14,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainer/models/block_memory.h"
+#include "trainer/memory/block_memory.h"
 #include "trainer/models/decoder_shape.h"
 #include "trainer/models/parameter_spec.h"
 
@@ -60,8 +60,8 @@ class ParameterSet {
   at::Tensor block(int block) const;
   at::Tensor block_gradient(int block) const;
   /// Of a set in blocks, which has enabled gradients.
-  BlockMemory& memory(int block) { return blocks_[block]; }
-  BlockMemory& gradient_memory(int block) { return gradient_blocks_[block]; }
+  memory::BlockMemory& memory(int block) { return blocks_[block]; }
+  memory::BlockMemory& gradient_memory(int block) { return gradient_blocks_[block]; }
 
   /// Allocates the gradient (zero), fp32. A flat set must be fp32. Call before a Decoder that shall train is
   /// built.
@@ -92,13 +92,13 @@ class ParameterSet {
   std::map<std::string, size_t> index_;
   std::vector<at::Tensor> views_;
   at::Tensor flat_, gradient_;
-  std::vector<BlockMemory> blocks_, gradient_blocks_;
+  std::vector<memory::BlockMemory> blocks_, gradient_blocks_;
   bool has_gradients_ = false;
   int64_t num_parameters_ = 0;
 };
 
-/// What initialize() gives elements [begin, end) of parameter `index` (its place in the list of all).
-void draw_initial_values(const ParameterSpec& spec, size_t index, uint64_t seed, const DecoderShape& shape,
+/// What initialize() gives elements [begin, end) of a parameter.
+void draw_initial_values(const ParameterSpec& spec, uint64_t seed, const DecoderShape& shape,
                          double embedding_std, int64_t begin, int64_t end, float* values);
 
 }  // namespace trireme::models

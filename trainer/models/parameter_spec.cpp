@@ -30,6 +30,7 @@ std::vector<ParameterSpec> parameter_specs(const DecoderShape& shape) {
     spec.name = std::move(name);
     spec.shape = std::move(extents);
     spec.kind = kind;
+    spec.index = static_cast<int>(specs.size()) - 1;
     spec.block = block;
     spec.joins_previous = joins;
   };
@@ -59,7 +60,12 @@ std::vector<ParameterSpec> parameter_specs(const DecoderShape& shape) {
   }
   ++block;
   add("model.norm.weight", {hidden}, Kind::norm);
-  if (!shape.tie_word_embeddings) add("lm_head.weight", {shape.vocab_size, hidden}, Kind::matrix);
+  if (shape.head == Head::value) {  // as Hugging Face's token classifiers have it
+    add("score.weight", {1, hidden}, Kind::matrix);
+    add("score.bias", {1}, Kind::bias);
+  } else if (!shape.tie_word_embeddings) {
+    add("lm_head.weight", {shape.vocab_size, hidden}, Kind::matrix);
+  }
   return specs;
 }
 
@@ -98,7 +104,8 @@ std::vector<tensors::TensorSpec> tensor_specs(const DecoderShape& shape) {
     tensor.block = spec.block;
     tensor.joins_previous = spec.joins_previous;
   }
-  if (shape.tie_word_embeddings) tensors.front().tied_names = {"lm_head.weight"};
+  if (shape.tie_word_embeddings && shape.head == Head::language_model)
+    tensors.front().tied_names = {"lm_head.weight"};
   return tensors;
 }
 

@@ -16,6 +16,7 @@ struct ParameterSpec {
   std::string name;            // "model.layers.0.self_attn.q_proj.weight"
   std::vector<int64_t> shape;  // as in the checkpoint: [out, in]; of a slice, the slice's
   Kind kind = Kind::matrix;
+  int index = 0;  // its place among all of the model's
   /// What is gathered and freed at once: 0 the embedding, then the layers, last the final norm and the head.
   int block = 0;
   /// Lies directly behind the parameter before it, in one matrix with it.
@@ -27,6 +28,8 @@ struct ParameterSpec {
   int holders = 1;  // tp ranks that hold this very slice; their gradients are parts of one sum
 
   bool weight_decay() const { return kind != Kind::norm && kind != Kind::bias; }
+  bool is_value_head() const { return name.starts_with("score."); }
+  bool is_in_layer() const { return name.starts_with("model.layers."); }
   int64_t numel() const;
   std::vector<int64_t> whole_shape() const;
 };

@@ -101,12 +101,6 @@ struct AddBiasFunction : Function<AddBiasFunction> {
 
 }  // namespace
 
-std::vector<int64_t> rows_of_ranks(int64_t rows, int num_ranks) {
-  std::vector<int64_t> counts;
-  for (int r = 0; r < num_ranks; ++r) counts.push_back(rows / num_ranks + (r < rows % num_ranks ? 1 : 0));
-  return counts;
-}
-
 at::Tensor gather_rows(const at::Tensor& mine, const TensorParallel& tp, int64_t rows) {
   return GatherRowsFunction::apply(mine, tp.group, rows);
 }

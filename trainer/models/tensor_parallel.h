@@ -1,9 +1,11 @@
 // One replica of a model on several ranks (tensor parallelism): each holds heads, MLP columns and a piece of
 // the vocabulary, and adds its part of every layer's output to the others'.
 //
-// In training the rows between the products are shared out too (sequence sharding): a rank norms its rows,
-// all rows are gathered for a product, and the sum of its parts goes back to the rows' owners. In rollout,
-// where rows are few, all ranks keep all of them. Sums add in rank order, so both come to the same bits.
+// In training the rows between the products are shared out too (sequence sharding, rows_of_ranks()): a rank
+// norms its rows, all rows are gathered for a product, and the sum of its parts goes back to the rows'
+// owners. In rollout, where rows are few, all ranks keep all of them. Sums add in rank order, so both come to
+// the same bits. Where ranks share out the rows of a batch anyway (context_parallel.h), T are those of this
+// rank's group.
 //
 // Every function here is collective over the group, in the same order on all of its ranks.
 //
@@ -16,6 +18,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "runtime/comm/communicator.h"
+#include "trainer/models/context_split.h"
 #include "trainer/models/ops.h"
 
 namespace trireme::models {
@@ -27,9 +30,6 @@ struct TensorParallel {
   int rank() const { return group ? group->rank() : 0; }
   bool is_split() const { return size() > 1; }
 };
-
-/// The rows of each rank: T shared out evenly, the first ranks have one more.
-std::vector<int64_t> rows_of_ranks(int64_t rows, int num_ranks);
 
 /// [T_t, D] of every rank -> [T, D]. Its gradient is summed over ranks, each of which gets that of its rows.
 at::Tensor gather_rows(const at::Tensor& mine, const TensorParallel& tp, int64_t rows);

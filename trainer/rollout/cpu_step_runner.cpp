@@ -26,6 +26,9 @@ class CpuStepRunner : public StepRunner {
     return drawn_;
   }
 
+  void take_cache() override { models::take_memory(kv_); }
+  void give_cache_back() override { models::give_memory_back(kv_); }
+
  private:
   void sample(const StepPlan& plan, const at::Tensor& hidden_TD, const Scheduler& scheduler) {
     drawn_.resize(plan.num_draws);

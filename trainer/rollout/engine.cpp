@@ -36,6 +36,22 @@ KvBudget agreed(KvBudget budget, const models::TensorParallel& tp) {
   return budget;
 }
 
+// The cache's memory is there as long as this is; null: always.
+class CacheForNow {
+ public:
+  explicit CacheForNow(StepRunner* runner) : runner_(runner) {
+    if (runner_) runner_->take_cache();
+  }
+  ~CacheForNow() {
+    if (runner_) runner_->give_cache_back();
+  }
+  CacheForNow(const CacheForNow&) = delete;
+  CacheForNow& operator=(const CacheForNow&) = delete;
+
+ private:
+  StepRunner* runner_;
+};
+
 }  // namespace
 
 Engine::Engine(const models::Decoder& decoder, const RolloutConfig& config,
@@ -48,20 +64,23 @@ Engine::Engine(const models::Decoder& decoder, const RolloutConfig& config,
                      memory_of(decoder, limits_of(config, {.max_model_len = max_model_len}), ranks_on_host)),
                  decoder.tensor_parallel())),
       stop_condition_(stop_ids, decoder.shape().vocab_size),
-      runner_(make_step_runner(decoder, limits_of(config, kv_budget_))) {}
+      runner_(make_step_runner(decoder, limits_of(config, kv_budget_))) {
+  if (config.free_cache_engine) runner_->give_cache_back();
+}
 
 Engine::~Engine() = default;
 
-std::vector<Completion> Engine::generate(std::vector<Request> requests,
-                                         const std::function<void(const Completion&)>& on_finished) {
+std::vector<Completion> Engine::generate(std::vector<Request> requests, const OnFinished& on_finished) {
   check(requests);
   std::vector<Completion> completions;
+  const CacheForNow cache(config_.free_cache_engine ? runner_.get() : nullptr);
   Scheduler scheduler(config_, kv_budget_.pages, requests, stop_condition_, completions);
   while (!scheduler.is_done()) {
     const StepPlan& plan = scheduler.schedule();
     const std::span<const SampledToken> drawn = runner_->run(plan, scheduler);
     scheduler.retire(drawn, on_finished);
     stats_.generated_tokens += static_cast<int64_t>(drawn.size());
+    if (forward_is_done_) forward_is_done_();
   }
   add_to_stats(scheduler);
   return completions;

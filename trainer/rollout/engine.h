@@ -48,6 +48,11 @@ class Engine {
   /// What tokens are as text, for requests with stop strings.
   void set_token_text(TokenText token_text) { stop_condition_.set_token_text(std::move(token_text)); }
 
+  /// Called after every forward: generation may take long, and somebody may wonder whether it goes on.
+  void set_sign_of_life(std::function<void()> forward_is_done) {
+    forward_is_done_ = std::move(forward_is_done);
+  }
+
   const RolloutConfig& config() const { return config_; }
   const KvBudget& kv_budget() const { return kv_budget_; }
   /// `wanted`, or what max_model_len leaves behind the request's prompt.
@@ -58,11 +63,11 @@ class Engine {
   ~Engine();
 
   /// Uses the weights of the decoder's last refresh(). Results in the order of requests; `on_finished`
-  /// is called as soon as all samples of a request are made, in the order in which they finish.
+  /// is called as soon as a response is made, while others are still under way.
   /// Throws invalid_config naming every request that cannot be served (and the setting that forbids
   /// it), internal if the logits are not numbers.
   std::vector<Completion> generate(std::vector<Request> requests,
-                                   const std::function<void(const Completion&)>& on_finished = {});
+                                   const OnFinished& on_finished = {});
 
   EngineStats take_stats();
 
@@ -75,6 +80,7 @@ class Engine {
   const KvBudget kv_budget_;
   StopCondition stop_condition_;
   const std::unique_ptr<StepRunner> runner_;
+  std::function<void()> forward_is_done_;
   EngineStats stats_;
 };
 

@@ -183,6 +183,17 @@ std::span<const SampledToken> GpuStepRunner::run(const StepPlan& plan, const Sch
   return result_;
 }
 
+void GpuStepRunner::take_cache() {
+  models::take_memory(kv_);
+  if (!captured_ || kv_.front().keys.data_ptr() == captured_cache_) return;
+  graphs_->clear();
+  captured_ = false;
+}
+
+void GpuStepRunner::give_cache_back() {
+  models::give_memory_back(kv_);
+}
+
 bool GpuStepRunner::replay(const StepPlan& plan, const Scheduler& scheduler) {
   if (!is_decode(plan) || plan.batch.num_rows() > ladder_.back()) return false;
   const int64_t rows = *std::lower_bound(ladder_.begin(), ladder_.end(), plan.batch.num_rows());
@@ -213,6 +224,7 @@ void GpuStepRunner::capture_ladder() {
     graphs_->capture(*rows, [this, rows = *rows] { enqueue_decode(rows); });
   }
   captured_ = true;
+  captured_cache_ = kv_.front().keys.data_ptr();
 }
 
 void GpuStepRunner::enqueue_decode(int64_t rows) {

@@ -45,6 +45,9 @@ class GpuStepRunner : public StepRunner {
                 std::unique_ptr<StepGraphs> graphs);
 
   std::span<const SampledToken> run(const StepPlan& plan, const Scheduler& scheduler) override;
+  /// Where the memory is another one than before, steps are captured anew.
+  void take_cache() override;
+  void give_cache_back() override;
 
   /// Steps that graphs computed, so far.
   int64_t num_replays() const { return num_replays_; }
@@ -68,6 +71,7 @@ class GpuStepRunner : public StepRunner {
   const std::unique_ptr<StepGraphs> graphs_;
   const std::vector<int64_t> ladder_;  // ascending
   bool captured_ = false;
+  const void* captured_cache_ = nullptr;  // the memory that graphs read and write
   int64_t num_replays_ = 0;
 
   models::KvSlots kv_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "trainer/rollout/rollout_config.h"
@@ -35,5 +36,9 @@ struct Completion {
   int64_t id = 0;
   std::vector<Response> responses;  // [n], in order of samples
 };
+
+/// Told of each response as it finishes: of which request, in the order in which they were given, and which
+/// sample of it.
+using OnFinished = std::function<void(size_t request, size_t sample, const Response& response)>;
 
 }  // namespace trireme::rollout

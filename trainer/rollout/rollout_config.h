@@ -17,6 +17,9 @@ struct SamplingConfig {
 
 struct RolloutConfig {
   int64_t n = 1;                          // samples per prompt
+  // Batches that are generated before their step: 0, or on ranks of its own rollout answers the prompts of
+  // the next steps while this one learns.
+  int64_t steps_ahead = 0;
   SamplingConfig sampling;                // written as rollout.temperature, rollout.top_k, ...
   int64_t max_model_len = 0;              // tokens of a prompt and its response; 0: as data allows
   int64_t max_num_seqs = 256;             // sequences decoded together on one rank
@@ -27,6 +30,7 @@ struct RolloutConfig {
   int64_t kv_cache_tokens = 0;
   double kv_cache_memory_gb = 0;
   double gpu_memory_utilization = 0.5;
+  bool free_cache_engine = false;  // the KV cache's memory is given back between generations
 };
 
 }  // namespace trireme::rollout

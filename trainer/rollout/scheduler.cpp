@@ -30,7 +30,6 @@ Scheduler::Scheduler(const RolloutConfig& config, int64_t num_pages, std::span<c
   completions_.resize(requests.size());
   for (size_t r = 0; r < requests.size(); ++r) {
     progress_[r].first_sequence = static_cast<int32_t>(sequences_.size());
-    progress_[r].num_unfinished = static_cast<int32_t>(requests[r].n);
     completions_[r].id = requests[r].id;
     completions_[r].responses.resize(requests[r].n);
     for (int64_t j = 0; j < requests[r].n; ++j) {
@@ -262,8 +261,7 @@ void Scheduler::release_pages(Sequence& s, int32_t num_kept) {
 
 // ---- what was drawn
 
-void Scheduler::retire(std::span<const SampledToken> drawn,
-                       const std::function<void(const Completion&)>& on_finished) {
+void Scheduler::retire(std::span<const SampledToken> drawn, const OnFinished& on_finished) {
   for (const SampledRow& row : plan_.sampled_rows) {
     if (progress_[sequences_[row.sequence].request].has_started) {
       accept(row.sequence, drawn[row.first_draw]);
@@ -272,10 +270,12 @@ void Scheduler::retire(std::span<const SampledToken> drawn,
     }
   }
   std::erase_if(running_, [&](int32_t sequence) { return sequences_[sequence].is_finished; });
-  for (const int32_t request : finished_requests_) {
-    if (on_finished) on_finished(completions_[request]);
+  for (const int32_t sequence : finished_) {
+    const Sequence& s = sequences_[sequence];
+    if (on_finished)
+      on_finished(static_cast<size_t>(s.request), static_cast<size_t>(s.sample), response_of(s));
   }
-  finished_requests_.clear();
+  finished_.clear();
 }
 
 /// The first tokens of a request's samples: all were drawn from the prompt's last row.
@@ -306,15 +306,15 @@ void Scheduler::accept(int32_t sequence, const SampledToken& drawn) {
   response.entropies.push_back(drawn.entropy);
   response.stopped = stop_condition_.is_met(requests_[s.request].sampling.stop, response);
   const auto num_sampled = static_cast<int64_t>(response.tokens.size());
-  if (response.stopped || num_sampled == requests_[s.request].max_new_tokens) finish(s);
+  if (response.stopped || num_sampled == requests_[s.request].max_new_tokens) finish(sequence);
 }
 
-void Scheduler::finish(Sequence& s) {
-  Progress& progress = progress_[s.request];
+void Scheduler::finish(int32_t sequence) {
+  Sequence& s = sequences_[sequence];
   s.is_finished = true;
   release_pages(s, prompt_length(s));  // what it sampled is of no use to others
   --num_unfinished_;
-  if (--progress.num_unfinished == 0) finished_requests_.push_back(s.request);
+  finished_.push_back(sequence);
 }
 
 }  // namespace trireme::rollout

@@ -18,7 +18,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -69,8 +68,8 @@ class Scheduler {
   const StepPlan& schedule();
 
   /// Takes the plan's draws, in their order, and lets finished sequences go.
-  /// `on_finished` gets each request whose samples are all finished by now.
-  void retire(std::span<const SampledToken> drawn, const std::function<void(const Completion&)>& on_finished);
+  /// `on_finished` gets each of them.
+  void retire(std::span<const SampledToken> drawn, const OnFinished& on_finished);
 
   const Request& request_of(int32_t sequence) const { return requests_[sequences_[sequence].request]; }
   int32_t sample_of(int32_t sequence) const { return sequences_[sequence].sample; }
@@ -92,7 +91,6 @@ class Scheduler {
   };
   struct Progress {  // of a request
     int32_t first_sequence = 0;
-    int32_t num_unfinished = 0;
     int32_t reserved = 0;      // sequences that may run once the prompt is computed
     bool has_started = false;  // its first tokens are drawn
   };
@@ -122,7 +120,7 @@ class Scheduler {
 
   void start_samples(const SampledRow& row, std::span<const SampledToken> drawn);
   void accept(int32_t sequence, const SampledToken& drawn);
-  void finish(Sequence& s);
+  void finish(int32_t sequence);
 
   const int64_t max_running_, max_rows_;
   const int32_t page_size_;
@@ -135,13 +133,13 @@ class Scheduler {
   std::vector<Progress> progress_;
   // Sequences, ascending; requests that never ran are behind next_request_.
   std::vector<int32_t> running_, waiting_;
-  std::vector<int32_t> finished_requests_;  // in this step
-  size_t next_request_ = 0;                 // the first that has never been admitted
-  int64_t num_unfinished_ = 0;              // sequences
-  int64_t reserved_ = 0;                    // sequences to come of running prompts
-  int64_t rows_left_ = 0;                   // of this step's budget
-  bool short_of_pages_ = false;             // in this step
-  std::vector<int32_t> history_;            // scratch of find()
+  std::vector<int32_t> finished_;  // in this step
+  size_t next_request_ = 0;        // the first that has never been admitted
+  int64_t num_unfinished_ = 0;     // sequences
+  int64_t reserved_ = 0;           // sequences to come of running prompts
+  int64_t rows_left_ = 0;          // of this step's budget
+  bool short_of_pages_ = false;    // in this step
+  std::vector<int32_t> history_;   // scratch of find()
   StepPlan plan_;
   size_t num_segments_ = 0;  // of the plan under way; segments keep their memory
   SchedulerStats stats_;

@@ -19,6 +19,8 @@ class StepGraphs {
   virtual void capture(int64_t rows, const std::function<void()>& enqueue) = 0;
   /// Enqueues the graph of `rows`, which has been captured.
   virtual void replay(int64_t rows) = 0;
+  /// Forgets all of them, once what was enqueued is done.
+  virtual void clear() = 0;
 };
 
 /// Null in a build without a GPU toolkit.

@@ -34,6 +34,11 @@ class CudaStepGraphs : public StepGraphs {
 
   void replay(int64_t rows) override { graphs_.at(rows)->replay(); }
 
+  void clear() override {
+    c10::cuda::getCurrentCUDAStream(device_.index()).synchronize();
+    graphs_.clear();
+  }
+
  private:
   const at::Device device_;
   const at::cuda::MempoolId_t pool_;

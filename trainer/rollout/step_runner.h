@@ -21,6 +21,10 @@ class StepRunner {
 
   /// The plan's draws, in their order; valid until the next call. Throws internal if logits are not numbers.
   virtual std::span<const SampledToken> run(const StepPlan& plan, const Scheduler& scheduler) = 0;
+
+  /// The cache's memory, with nothing in it; there at first. run() needs it.
+  virtual void take_cache() = 0;
+  virtual void give_cache_back() = 0;
 };
 
 /// What a runner makes room for.

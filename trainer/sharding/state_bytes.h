@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "trainer/models/decoder_shape.h"
+#include "trainer/models/pipeline_stage.h"
 
 namespace trireme::sharding {
 
@@ -17,8 +18,9 @@ struct StateBytes {
   int64_t total() const { return masters + gradient + moments + weights + packed; }
 };
 
-/// Of the first of `tp` ranks; `element` is the compute type's bytes (2 or 4). `packed`: on the CPU.
+/// Of the first of `tp` ranks of a pipeline's stage; `element` is the compute type's bytes (2 or 4).
+/// `packed`: on the CPU.
 StateBytes state_bytes(const models::DecoderShape& shape, int element, int dp, int tp, int zero_stage,
-                       bool packed);
+                       bool packed, const models::PipelineStage& stage = {});
 
 }  // namespace trireme::sharding

@@ -3,11 +3,9 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/zeros.h>
 
 #include "runtime/base/error.h"
@@ -25,7 +23,7 @@ int dp_size(const TrainingRanks& ranks) {
 
 models::ParameterSet make_weights(const models::DecoderShape& shape, at::Device device,
                                   at::ScalarType compute_dtype, int stage, const TrainingRanks& ranks) {
-  auto specs = models::parameter_specs(shape, ranks.tp.size(), ranks.tp.rank());
+  auto specs = models::parameter_specs(shape, ranks.tp.size(), ranks.tp.rank(), ranks.pipeline());
   if (stage == 0) return models::ParameterSet(std::move(specs), device);
   return models::ParameterSet(std::move(specs), device, compute_dtype,
                               models::ParameterSet::Blocks{.multiple = dp_size(ranks)});
@@ -39,10 +37,12 @@ TrainedParameters::TrainedParameters(const models::DecoderShape& shape, at::Devi
     : shape_(shape),
       stage_(dp_size(ranks) > 1 ? zero_stage : 0),
       exact_(exact),
+      masters_are_weights_(stage_ == 0 && compute_dtype == at::kFloat),
       ranks_(ranks),
       weights_(make_weights(shape, device, compute_dtype, stage_, ranks)),
       gathers_(static_cast<size_t>(weights_.num_blocks())) {
   TRIREME_CHECK(zero_stage >= 0 && zero_stage <= 3, "there is no ZeRO stage {}", zero_stage);
+  TRIREME_CHECK(stage_ < 3 || ranks.pipeline().count == 1, "ZeRO stage 3 does not go with a pipeline");
   weights_.enable_gradients();
   lay_out();
   if (!is_sharded()) {
@@ -53,9 +53,9 @@ TrainedParameters::TrainedParameters(const models::DecoderShape& shape, at::Devi
     masters_ = at::zeros({block_begins_.back()}, floats);
     gradient_ = at::zeros({block_begins_.back()}, floats);
   }
-  for (int b = 0; b <= last_block(); ++b) {
+  for (int b = 0; b < num_blocks(); ++b) {
     // Gradients of layers come and go in stages 2 and 3, weights too in 3.
-    const bool layer = b > 0 && b < last_block();
+    const bool layer = is_layer(b);
     if (stage_ >= 2) weights_.gradient_memory(b).release();
     if (stage_ == 3 && layer) weights_.memory(b).release();
     gathers_[b].there = stage_ < 3 || !layer;
@@ -69,7 +69,13 @@ void TrainedParameters::lay_out() {
   const int dp = is_sharded() ? dp_size(ranks_) : 1, d = is_sharded() ? ranks_.dp->rank() : 0;
   int64_t at = 0;
   size_t i = 0;
-  for (int b = 0; b <= last_block(); ++b) {
+  for (int b = 0; b < num_blocks(); ++b) {
+    if (weights_.spec(i).is_in_layer()) {
+      if (end_of_layers_ == 0) first_layer_ = b;
+      end_of_layers_ = b + 1;
+    } else {
+      ends_.push_back(b);
+    }
     block_begins_.push_back(at);
     cuts_.push_back(weights_.block(b).numel() / dp);
     const int64_t first = d * cuts_.back(), last = first + cuts_.back();
@@ -93,20 +99,39 @@ at::Tensor TrainedParameters::part_of(const at::Tensor& flat, int block) const {
   return flat.narrow(0, block_begins_[block], cuts_[block]);
 }
 
+std::vector<std::byte*> TrainedParameters::blocks_of(const at::Tensor& flat) const {
+  std::vector<std::byte*> blocks(static_cast<size_t>(shape_.num_hidden_layers) + 2);
+  const models::PipelineStage stage = ranks_.pipeline();
+  const std::vector<int> own = models::blocks_of_stages(shape_, stage.count)[stage.index];
+  for (size_t b = 0; b < own.size(); ++b)
+    blocks[own[b]] = reinterpret_cast<std::byte*>(flat.data_ptr<float>() + block_begins_[b]);
+  return blocks;
+}
+
 void TrainedParameters::initialize(uint64_t seed, double embedding_std) {
-  const at::Tensor host = masters_.is_cpu() ? masters_ : at::zeros(masters_.sizes(), at::kFloat);
+  draw(stretches_, seed, embedding_std);
+}
+
+void TrainedParameters::initialize_value_head(uint64_t seed) {
+  std::vector<Stretch> head;
   for (const Stretch& stretch : stretches_)
-    models::draw_initial_values(weights_.spec(stretch.parameter), stretch.parameter, seed, shape_,
-                                embedding_std, stretch.begin, stretch.end,
-                                host.mutable_data_ptr<float>() + stretch.at);
-  if (!host.is_same(masters_)) masters_.copy_(host);
+    if (weights_.spec(stretch.parameter).is_value_head()) head.push_back(stretch);
+  draw(head, seed, 0.0);
+}
+
+void TrainedParameters::draw(const std::vector<Stretch>& stretches, uint64_t seed, double embedding_std) {
+  for (const Stretch& stretch : stretches) {
+    const at::Tensor values = at::empty({stretch.numel()}, at::kFloat);
+    models::draw_initial_values(weights_.spec(stretch.parameter), seed, shape_, embedding_std, stretch.begin,
+                                stretch.end, values.mutable_data_ptr<float>());
+    masters_.narrow(0, stretch.at, stretch.numel()).copy_(values);
+  }
 }
 
 void TrainedParameters::publish() {
-  for (int b = 0; is_sharded() && b <= last_block(); ++b) {
-    const bool layer = b > 0 && b < last_block();
+  for (int b = 0; is_sharded() && b < num_blocks(); ++b) {
     drop(b);
-    if (stage_ == 3 && layer) continue;
+    if (stage_ == 3 && is_layer(b)) continue;
     finish_gather(b);
   }
   if (decoder_) decoder_->refresh();
@@ -131,25 +156,26 @@ void TrainedParameters::finish_gather(int block) {
 void TrainedParameters::drop(int block) {
   if (gathers_[block].work) finish_gather(block);
   gathers_[block].there = false;
-  if (stage_ == 3 && block > 0 && block < last_block()) weights_.memory(block).release();
+  if (stage_ == 3 && is_layer(block)) weights_.memory(block).release();
 }
 
 void TrainedParameters::before_forward(int block) {
   if (stage_ < 3) return;
   finish_gather(block);
-  if (block + 1 < last_block()) start_gather(block + 1);
+  if (is_layer(block + 1)) start_gather(block + 1);
 }
 
 void TrainedParameters::after_forward(int block) {
   // The backward pass begins with the last one.
-  if (stage_ == 3 && block + 1 < last_block()) drop(block);
+  if (stage_ == 3 && is_layer(block + 1)) drop(block);
 }
 
 void TrainedParameters::before_backward(int block) {
   if (stage_ == 3) {
     finish_gather(block);
-    if (block > 1) start_gather(block - 1);
+    if (is_layer(block - 1)) start_gather(block - 1);
   }
+  if (reduce_.block == block) finish_reduce();  // of the pass before, where a stage has one layer
   weights_.gradient_memory(block).allocate();
   weights_.block_gradient(block).zero_();
 }
@@ -201,10 +227,25 @@ void TrainedParameters::reduce_exactly(int block) {
   reduce(pass.high(), sum.high());
 }
 
+void TrainedParameters::release_gradient() {
+  for (int b = 0; is_sharded() && b < num_blocks(); ++b) weights_.gradient_memory(b).release();
+  memory::release_memory(gradient_);
+}
+
+void TrainedParameters::release_weights() {
+  for (int b = 0; is_sharded() && b < num_blocks(); ++b) {
+    drop(b);
+    weights_.memory(b).release();
+  }
+  decoder_->release_copies();
+}
+
 void TrainedParameters::begin_update(size_t micro_batches) {
   missing_ = stage_ >= 2 ? missing(micro_batches) : 0;
+  memory::allocate_memory(gradient_);
+  for (int b = 0; stage_ == 1 && b < num_blocks(); ++b) weights_.gradient_memory(b).allocate();
   if (stage_ >= 2)
-    for (const int b : {0, last_block()}) weights_.gradient_memory(b).allocate();
+    for (const int b : ends_) weights_.gradient_memory(b).allocate();
   weights_.zero_gradients();
   gradient_.zero_();
   for (ExactSum& sum : exact_sums_) sum.zero();
@@ -212,9 +253,9 @@ void TrainedParameters::begin_update(size_t micro_batches) {
 
 void TrainedParameters::end_backward() {
   if (!exact_) return;
-  for (int b = 0; b <= last_block(); ++b) {
+  for (int b = 0; b < num_blocks(); ++b) {
     if (stage_ >= 2) {
-      if (b > 0 && b < last_block()) continue;  // after_backward() has done it
+      if (is_layer(b)) continue;  // after_backward() has done it
       reduce_exactly(b);
       weights_.gradient_memory(b).allocate();
     } else {
@@ -231,7 +272,7 @@ int64_t TrainedParameters::missing(size_t passes) const {
 }
 
 void TrainedParameters::pass_forward_empty() {
-  for (int b = 1; stage_ == 3 && b < last_block(); ++b) {
+  for (int b = first_layer_; stage_ == 3 && b < end_of_layers_; ++b) {
     before_forward(b);
     after_forward(b);
   }
@@ -243,122 +284,6 @@ void TrainedParameters::begin_forwards(size_t passes) {
 
 void TrainedParameters::end_forwards() {
   for (; missing_ > 0; --missing_) pass_forward_empty();
-}
-
-double TrainedParameters::sum_gradient() {
-  for (; missing_ > 0; --missing_) {
-    pass_forward_empty();
-    for (int b = last_block() - 1; b > 0; --b) {
-      before_backward(b);
-      after_backward(b);
-    }
-    end_backward();
-  }
-  sum_over_dp();
-  bool sound = true;
-  for (const ExactSum& sum : exact_sums_) sound &= sum.is_sound();
-  if (exact_) {
-    for (int b = 0; sound && b <= last_block(); ++b) exact_sums_[b].read(part_of(gradient_, b));
-    // tp ranks hold different slices; one that is spoilt spoils all.
-    if (ranks_.tp.is_split()) sound = ranks_.tp.group->all_reduce_scalar(sound, comm::ReduceOp::min) == 1;
-    if (!sound) return std::nan("");
-  }
-  sum_over_tp();
-  return exact_ ? exact_norm() : norm();
-}
-
-void TrainedParameters::sum_over_dp() {
-  if (stage_ >= 2) {
-    if (!exact_)
-      for (const int b : {0, last_block()}) start_reduce(b);
-    finish_reduce();
-    if (exact_)
-      for (const int b : {0, last_block()}) weights_.gradient_memory(b).release();
-    return;
-  }
-  if (dp_size(ranks_) == 1) return;
-  if (!exact_) {
-    if (stage_ == 0) return ranks_.dp->all_reduce(view_of(gradient_));
-    for (int b = 0; b <= last_block(); ++b) start_reduce(b);
-    return finish_reduce();
-  }
-  for (int b = 0; b <= last_block(); ++b) {
-    ExactSum& sum = exact_sums_[b];
-    const double state = ranks_.dp->all_reduce_scalar(!sum.is_sound()        ? 2
-                                                      : sum.high().defined() ? 1
-                                                                             : 0,
-                                                      comm::ReduceOp::max);
-    if (state == 2) {
-      sum.spoil();
-      continue;
-    }
-    if (state == 1) sum.need_high();
-    const auto reduce = [&](at::Tensor& words) {
-      if (stage_ == 0) return ranks_.dp->host().all_reduce(view_of(words));
-      const at::Tensor part = at::empty({cuts_[b]}, at::kLong);
-      ranks_.dp->host().reduce_scatter(view_of(words), view_of(part));
-      words.narrow(0, 0, cuts_[b]).copy_(part);
-    };
-    reduce(sum.low());
-    if (state == 1) reduce(sum.high());
-  }
-}
-
-// What several tp ranks hold alike: each has the part that its heads or rows made. Side by side in one
-// message.
-void TrainedParameters::sum_over_tp() {
-  if (!ranks_.tp.is_split()) return;
-  const int tp = ranks_.tp.size(), mine = ranks_.tp.rank();
-  const auto shared = [&](const Stretch& s) { return weights_.spec(s.parameter).holders > 1; };
-  int64_t count = 0;
-  for (const Stretch& stretch : stretches_)
-    if (shared(stretch)) count += stretch.numel();
-  const at::Tensor parts = at::empty({count}, gradient_.options()),
-                   all = at::empty({tp, count}, gradient_.options());
-  const auto for_each_shared = [&](const auto& body) {
-    int64_t at = 0;
-    for (const Stretch& stretch : stretches_) {
-      if (!shared(stretch)) continue;
-      body(stretch, gradient_.narrow(0, stretch.at, stretch.numel()), at);
-      at += stretch.numel();
-    }
-  };
-  for_each_shared([&](const Stretch& s, const at::Tensor& values, int64_t at) {
-    parts.narrow(0, at, s.numel()).copy_(values);
-  });
-  ranks_.tp.group->all_gather(view_of(parts), view_of(all));
-  for_each_shared([&](const Stretch& s, at::Tensor values, int64_t at) {
-    const int holders = weights_.spec(s.parameter).holders, first = mine / holders * holders;
-    values.copy_(all[first].narrow(0, at, s.numel()));
-    for (int t = first + 1; t < first + holders; ++t) values.add_(all[t].narrow(0, at, s.numel()));
-  });
-}
-
-// Each element counts once, however many ranks hold it.
-double TrainedParameters::norm() const {
-  double squares = 0;
-  for (const Stretch& stretch : stretches_) {
-    if (ranks_.tp.rank() % weights_.spec(stretch.parameter).holders != 0) continue;
-    const double part =
-        at::linalg_vector_norm(gradient_.narrow(0, stretch.at, stretch.numel()), 2, {}, false, at::kDouble)
-            .item<double>();
-    squares += part * part;
-  }
-  if (is_sharded()) squares = ranks_.dp->all_reduce_scalar(squares);
-  if (ranks_.tp.is_split()) squares = ranks_.tp.group->all_reduce_scalar(squares);
-  return std::sqrt(squares);
-}
-
-double TrainedParameters::exact_norm() const {
-  const at::Tensor host = gradient_.cpu();
-  ExactSquares squares;
-  for (const Stretch& stretch : stretches_)
-    if (ranks_.tp.rank() % weights_.spec(stretch.parameter).holders == 0)
-      squares.add(host.const_data_ptr<float>() + stretch.at, stretch.numel());
-  const comm::BufferView words{squares.words, ExactSquares::kWords, comm::DType::i64};
-  if (is_sharded()) ranks_.dp->host().all_reduce(words);
-  if (ranks_.tp.is_split()) ranks_.tp.group->host().all_reduce(words);
-  return std::sqrt(squares.value());
 }
 
 void check_replicas(const at::Tensor& values, comm::Communicator& group) {

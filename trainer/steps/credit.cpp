@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "trainer/algorithms/estimators.h"
+#include "trainer/algorithms/value_fit.h"
 
 namespace trireme::steps {
 
@@ -16,6 +17,7 @@ namespace {
 struct GroupPart {  // of what the batch must know
   BatchStatistics statistics;
   double kl = 0.0;  // sum over responses of their mean per token
+  algorithms::ValueFit fit;
 };
 
 // All ranks' parts, in order of groups.
@@ -38,6 +40,7 @@ Trajectory trajectory_of(Sample& sample, double greedy_score, const algorithms::
   result.rewards.assign(length, 0.0);
   result.mask.assign(length, 1);
   result.greedy_reward = greedy_score;
+  result.values.assign(sample.values.begin(), sample.values.end());
   double whole = 0.0;
   if (config.use_kl_in_reward)
     for (size_t t = 0; t < length; ++t) {
@@ -69,6 +72,7 @@ void record(StepMetrics& metrics, const std::string& name, const std::vector<dou
 void assign_credit(std::vector<Group>& groups, const algorithms::AlgorithmConfig& config,
                    algorithms::KlController& controller, comm::Communicator& replicas, StepMetrics& metrics) {
   const algorithms::Estimator& estimator = algorithms::find_estimator(config.adv_estimator);
+  const bool has_values = algorithms::needs_of(estimator.name).values;
   const double coefficient = config.use_kl_in_reward ? controller.coefficient() : 0.0;
   std::vector<std::vector<Trajectory>> trajectories;
   std::vector<GroupPart> mine;
@@ -83,15 +87,20 @@ void assign_credit(std::vector<Group>& groups, const algorithms::AlgorithmConfig
     }
     estimator.of_group(of_group, config);
     part.statistics = algorithms::statistics_of(group.id, of_group);
+    if (!has_values) continue;
+    for (const Trajectory& one : of_group) part.fit.add(one);
   }
 
   if (estimator.over_batch || config.use_kl_in_reward) {
     double kl = 0.0;
+    algorithms::ValueFit fit;
     std::vector<BatchStatistics> all;
     for (const GroupPart& part : gather(mine, replicas)) {
       all.push_back(part.statistics);
       kl += part.kl;
+      fit.add(part.fit);
     }
+    if (has_values) metrics.mean("critic/vf_explained_var", fit.explained_variance());
     const BatchStatistics batch = algorithms::merge(std::move(all));
     if (estimator.over_batch)
       for (auto& of_group : trajectories) estimator.over_batch(of_group, batch);
@@ -109,6 +118,9 @@ void assign_credit(std::vector<Group>& groups, const algorithms::AlgorithmConfig
       groups[g].samples[i].advantages.assign(one.advantages.begin(), one.advantages.end());
       record(metrics, "critic/advantages", one.advantages);
       record(metrics, "critic/returns", one.returns);
+      if (!has_values) continue;
+      groups[g].samples[i].returns.assign(one.returns.begin(), one.returns.end());
+      record(metrics, "critic/values", one.values);
     }
 }
 

@@ -1,6 +1,9 @@
 #include "trainer/steps/generation.h"
 
+#include <fmt/format.h>
+
 #include "trainer/data/order.h"
+#include "trainer/steps/token_values.h"
 
 namespace trireme::steps {
 
@@ -21,9 +24,9 @@ rollout::Request request_for(StepContext& context, const data::DataConfig& data,
 
 }  // namespace
 
-std::vector<Group> generate_groups(StepContext& context, const data::DataConfig& data,
-                                   const rollout::RolloutConfig& rollout, const PromptBatch& batch,
-                                   StepMetrics& metrics) {
+Generated generate_groups(StepContext& context, const data::DataConfig& data,
+                          const rollout::RolloutConfig& rollout, const PromptBatch& batch,
+                          StepMetrics& metrics) {
   const auto& problems = context.problems.train;
   const auto indices = data::batch_indices(static_cast<int64_t>(problems.size()), data.train_batch_size,
                                            batch.taken, context.seed, data.shuffle);
@@ -44,7 +47,13 @@ std::vector<Group> generate_groups(StepContext& context, const data::DataConfig&
     request.sampling = rollout.sampling;
     requests.push_back(std::move(request));
   }
-  auto completions = context.models.engine->generate(std::move(requests));
+  const auto n = static_cast<size_t>(rollout.n);
+  Judging judging(context, batch.step, groups.size() * n);
+  auto completions = context.models.engine->generate(
+      std::move(requests), [&](size_t i, size_t sample, const rollout::Response& response) {
+        judging.hand_in(i * n + sample, fmt::format("{}/{}", groups[i].id, sample),
+                        problems[static_cast<size_t>(groups[i].problem)], response.tokens);
+      });
   for (size_t i = 0; i < groups.size(); ++i)
     for (rollout::Response& response : completions[i].responses) {
       for (const float entropy : response.entropies) metrics.mean("actor/entropy", entropy);
@@ -54,20 +63,25 @@ std::vector<Group> generate_groups(StepContext& context, const data::DataConfig&
       sample.stopped = response.stopped;
     }
   metrics.mean("training/epoch", static_cast<double>(batch.taken / static_cast<int64_t>(problems.size())));
-  return groups;
+  return {std::move(groups), std::move(judging)};
 }
 
-std::vector<std::vector<int32_t>> greedy_responses(StepContext& context, const data::DataConfig& data,
-                                                   const std::vector<Group>& groups, int64_t step) {
+Judging greedy_responses(StepContext& context, const data::DataConfig& data, const std::vector<Group>& groups,
+                         int64_t step, std::vector<Sample>& responses) {
   std::vector<rollout::Request> requests;
   for (const Group& group : groups) {
     requests.push_back(request_for(context, data, group, step));
     requests.back().greedy = true;
   }
-  std::vector<std::vector<int32_t>> responses;
-  for (rollout::Completion& completion : context.models.engine->generate(std::move(requests)))
-    responses.push_back(std::move(completion.responses.front().tokens));
-  return responses;
+  Judging judging(context, step, groups.size());
+  responses.assign(groups.size(), {});
+  context.models.engine->generate(
+      std::move(requests), [&](size_t i, size_t, const rollout::Response& response) {
+        const auto problem = static_cast<size_t>(groups[i].problem);
+        judging.hand_in(i, fmt::format("{}/greedy", groups[i].id), context.problems.train[problem], response.tokens);
+        responses[i].tokens = response.tokens;
+      });
+  return judging;
 }
 
 void record_engine(StepContext& context, StepMetrics& metrics) {
@@ -86,6 +100,22 @@ void record_engine(StepContext& context, StepMetrics& metrics) {
   mean("rollout/num_running/mean", stats.running_sum, stats.steps);
   mean("rollout/num_waiting/mean", stats.waiting_sum, stats.steps);
   mean("rollout/prefix_hit_rate", stats.cached_prompt_tokens, stats.prompt_tokens);
+}
+
+void record_tokens(std::span<const Group> groups, StepMetrics& metrics) {
+  const auto made = static_cast<double>(tokens_of(groups));
+  metrics.sum("perf/total_num_tokens", made);
+  metrics.max("global_seqlen/max", made);
+  metrics.min("global_seqlen/min", made);
+  metrics.mean("global_seqlen/mean", made);
+}
+
+void record_lengths(std::span<const Group> groups, StepMetrics& metrics) {
+  for (const Group& group : groups)
+    for (const Sample& sample : group.samples) {
+      metrics.spread("response_length", static_cast<double>(sample.length()));
+      metrics.mean("response_length/clip_ratio", sample.stopped ? 0.0 : 1.0);
+    }
 }
 
 }  // namespace trireme::steps

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "trainer/data/data_config.h"
 #include "trainer/rollout/rollout_config.h"
 #include "trainer/steps/group.h"
+#include "trainer/steps/judging.h"
 #include "trainer/steps/step_context.h"
 #include "trainer/steps/step_metrics.h"
 
@@ -19,17 +21,30 @@ struct PromptBatch {
   int64_t first_id = 0;  // of its first prompt
 };
 
+/// Groups, and their responses on the way to judgement: group by group, sample by sample.
+struct Generated {
+  std::vector<Group> groups;
+  Judging judging;
+};
+
 /// This replica's share of data.train_batch_size prompts, each answered n times. Local to the rollout ranks,
 /// the ranks of a replica together.
-std::vector<Group> generate_groups(StepContext& context, const data::DataConfig& data,
-                                   const rollout::RolloutConfig& rollout, const PromptBatch& batch,
-                                   StepMetrics& metrics);
+Generated generate_groups(StepContext& context, const data::DataConfig& data,
+                          const rollout::RolloutConfig& rollout, const PromptBatch& batch,
+                          StepMetrics& metrics);
 
-/// The most likely response to each group's prompt. Likewise.
-std::vector<std::vector<int32_t>> greedy_responses(StepContext& context, const data::DataConfig& data,
-                                                   const std::vector<Group>& groups, int64_t step);
+/// The most likely response to each group's prompt, on its way to judgement: one a group. Likewise.
+/// `responses` gets their tokens.
+Judging greedy_responses(StepContext& context, const data::DataConfig& data, const std::vector<Group>& groups,
+                         int64_t step, std::vector<Sample>& responses);
 
 /// How full the engine was since the last call.
 void record_engine(StepContext& context, StepMetrics& metrics);
+
+/// How many tokens this replica made and read.
+void record_tokens(std::span<const Group> groups, StepMetrics& metrics);
+
+/// How long the responses are that are learned from.
+void record_lengths(std::span<const Group> groups, StepMetrics& metrics);
 
 }  // namespace trireme::steps

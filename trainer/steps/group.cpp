@@ -68,7 +68,8 @@ int64_t Sample::counted() const {
 
 int64_t Group::num_rows() const {
   auto rows = static_cast<int64_t>(prompt.size());
-  for (const Sample& sample : samples) rows += sample.length() - 1;  // the last token predicts nothing
+  // The last token predicts nothing.
+  for (const Sample& sample : samples) rows += std::max<int64_t>(0, sample.length() - 1);
   return rows;
 }
 
@@ -92,9 +93,12 @@ std::string pack(const Group& group) {
     out.put_all(sample.rollout_log_probs);
     out.put_all(sample.old_log_probs);
     out.put_all(sample.ref_log_probs);
+    out.put(sample.model_score);
     out.put(sample.score);
     out.put(sample.reward);
+    out.put_all(sample.values);
     out.put_all(sample.advantages);
+    out.put_all(sample.returns);
     out.put_all(sample.importance);
     out.put_all(sample.mask);
     out.put(static_cast<uint8_t>(sample.correct));
@@ -117,9 +121,12 @@ Group unpack(const std::string& bytes) {
     sample.rollout_log_probs = in.get_all<float>();
     sample.old_log_probs = in.get_all<float>();
     sample.ref_log_probs = in.get_all<float>();
+    sample.model_score = in.get<double>();
     sample.score = in.get<double>();
     sample.reward = in.get<double>();
+    sample.values = in.get_all<float>();
     sample.advantages = in.get_all<float>();
+    sample.returns = in.get_all<float>();
     sample.importance = in.get_all<float>();
     sample.mask = in.get_all<uint8_t>();
     sample.correct = in.get<uint8_t>() != 0;

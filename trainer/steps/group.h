@@ -12,10 +12,13 @@ struct Sample {
   std::vector<float> rollout_log_probs;  // as the sampler saw them, one a token
   std::vector<float> old_log_probs;      // of the weights before this step's updates; empty: not computed
   std::vector<float> ref_log_probs;      // of the reference; empty: no reference
-  double score = 0.0;                    // the reward function's, less the penalty of overlong responses
+  double model_score = 0.0;              // the reward model's; 0 where there is none
+  double score = 0.0;  // the reward function's and the model's by their weights, less what overlong ones lose
   double reward = 0.0;                   // the score less KL in the reward
   // One a token, each of them empty until it is known.
+  std::vector<float> values;  // the critic's, of before this step's updates
   std::vector<float> advantages;
+  std::vector<float> returns;     // what values shall become
   std::vector<float> importance;  // rollout correction's weights; empty: 1
   std::vector<uint8_t> mask;      // 0: rollout correction has rejected it, it is not learned from; empty: 1
   bool correct = false;

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "runtime/observe/metrics.h"
@@ -10,6 +13,8 @@
 #include "trainer/algorithms/rollout_correction.h"
 #include "trainer/data/data_config.h"
 #include "trainer/rollout/rollout_config.h"
+#include "trainer/steps/batch.h"
+#include "trainer/steps/generation.h"
 #include "trainer/steps/group.h"
 #include "trainer/steps/policy_update.h"
 #include "trainer/steps/step_config.h"
@@ -21,39 +26,53 @@ namespace trireme::steps {
 class OnlineStep {
  public:
   OnlineStep(StepContext& context, const data::DataConfig& data, const rollout::RolloutConfig& rollout,
-             const algorithms::AlgorithmConfig& algorithm, const ActorConfig& actor);
+             const algorithms::AlgorithmConfig& algorithm, const ActorConfig& actor,
+             const CriticConfig& critic = {});
 
   /// Step `step` (from 0) of `total_steps`, after `taken` problems were taken by the steps before.
-  /// Collective over: world; every rank walks the same stages and
-  /// sits out those that are not its roles'. Returns the metrics of all ranks, the same everywhere.
+  /// Collective over: world; every rank walks the same stages and sits out those that are not its roles'.
+  /// Rollout goes on with the batch of step + rollout.steps_ahead meanwhile. Returns the metrics of all
+  /// ranks, the same everywhere: of the batch that was learned from, and of the time that this call took.
   observe::Metrics run(int64_t step, int64_t total_steps, int64_t taken);
   /// Problems that the last run() took: more than a batch where groups are filtered.
   int64_t problems_taken() const { return problems_taken_; }
 
   /// Whether the actor computes the log-probabilities that updates are held against. Rollout's are those
-  /// wherever rollout and training compute the same bits, and where algorithm.rollout_correction.bypass_mode
+  /// wherever rollout and training compute the same bits from the same weights, and where algorithm.rollout_correction.bypass_mode
   /// says so; and a step's only update is held against itself.
   bool recomputes_old_log_probs() const { return old_policy() == OldPolicy::recomputed; }
 
-  /// What of a step's outcome the next one needs, beside weights: the KL's weight in the reward. On actor
-  /// ranks.
+  /// What of a step's outcome the next ones need, beside weights: batches that are made ...
+  const Batches& batches() const { return batches_; }
+  /// Those of a checkpoint. What is older than rollout.steps_ahead allows is left out, with all that follows:
+  /// it is generated again.
+  void set_batches(Batches batches);
+  /// ... and the KL's weight in the reward. On actor ranks.
   double kl_coefficient() const { return kl_.coefficient(); }
   void set_kl_coefficient(double coefficient) { kl_.set_coefficient(coefficient); }
 
  private:
-  std::vector<Group> generate(int64_t step, int64_t taken, int64_t first_id);
-  void greedy_scores(std::vector<Group>& groups, int64_t step);
-  void score(std::vector<Group>& groups);
-  void record_batch(const std::vector<Group>& groups);
+  void make_batch(const pipeline::Lane& lane, int64_t step, int64_t taken);
+  Generated generate(Batch& batch, int64_t taken, int64_t first_id);
+  void greedy_scores(std::vector<Group>& groups, Batch& batch);
+  void model_scores(std::vector<Group>& groups, Batch& batch);
+  bool waits_late() const { return !goes_ahead_ && !algorithm_.filter_groups.enable; }
+  void score(std::vector<Group>& groups, Judging& judging, StepMetrics& metrics);
+  void late_scores(std::vector<Group> judged, std::vector<Group>& groups);
+  void meet();
   void reference_log_probs(std::vector<Group>& groups);
   void old_log_probs(std::vector<Group>& groups);
+  void critic_values(std::vector<Group>& groups);
   void advantages(std::vector<Group>& groups);
+  void update_values(std::vector<Group> groups, int64_t step, int64_t total_steps);
   void update_actor(std::vector<Group>& groups, int64_t step, int64_t total_steps);
 
-  double score_of(const Group& group, const std::vector<int32_t>& response, bool* correct) const;
+  double overlong_penalty(int64_t response_length) const;
   std::vector<Group> send_to(placement::Role to, std::vector<Group> groups, placement::Role from);
   void record_as(placement::Role role);
   int64_t updates_per_step() const;
+  void for_each_mini_batch(std::vector<Group>& groups, int64_t epochs, int64_t size,
+                           const std::function<void(std::span<Group>)>& update) const;
   OldPolicy old_policy() const;
 
   StepContext& context_;
@@ -61,9 +80,15 @@ class OnlineStep {
   const rollout::RolloutConfig rollout_;
   const algorithms::AlgorithmConfig algorithm_;
   const ActorConfig actor_;
-  const int64_t mini_batch_size_;  // prompts
+  const CriticConfig critic_;
+  const int64_t mini_batch_size_, critic_mini_batch_size_;  // prompts
   algorithms::KlController kl_;
   const std::vector<algorithms::Rejection> rejections_;
+  const bool goes_ahead_;
+  const pipeline::Lane all_, making_, learning_;  // the last two are all ranks where rollout is not ahead
+  Batches batches_;                               // from the next step's on
+  std::optional<Judging> judging_;  // of the batch at hand, where its scores are waited for late
+  std::vector<Group> greedy_;  // this rank's prompts with their greedy responses
   int64_t problems_taken_ = 0;
   StepMetrics metrics_;
 };

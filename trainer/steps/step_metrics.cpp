@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <sstream>
+#include <utility>
 
 #include "runtime/base/error.h"
 
@@ -64,20 +65,38 @@ void StepMetrics::merge(Entry& into, const Entry& from) {
   }
 }
 
-observe::Metrics StepMetrics::reduce(comm::Communicator& group) const {
-  std::string mine;
+void StepMetrics::add(const StepMetrics& other) {
+  const bool recorded = std::exchange(records_, true);
+  for (const auto& [name, entry] : other.entries_) merge(at(name, entry.kind), entry);
+  records_ = recorded;
+}
+
+std::string StepMetrics::to_lines() const {
+  std::string text;
   for (const auto& [name, entry] : entries_)
-    mine +=
+    text +=
         fmt::format("{} {} {:a} {:a} {:a}\n", name, static_cast<char>(entry.kind), entry.a, entry.b, entry.c);
+  return text;
+}
+
+void StepMetrics::add_lines(const std::string& text) {
+  std::istringstream lines(text);
+  std::string name, kind, a, b, c;
+  while (lines >> name >> kind >> a >> b >> c)
+    merge(at(name, static_cast<Kind>(kind[0])),
+          {static_cast<Kind>(kind[0]), std::strtod(a.c_str(), nullptr), std::strtod(b.c_str(), nullptr),
+           std::strtod(c.c_str(), nullptr)});
+}
+
+StepMetrics StepMetrics::from_lines(const std::string& text) {
+  StepMetrics metrics;
+  metrics.add_lines(text);
+  return metrics;
+}
+
+observe::Metrics StepMetrics::reduce(comm::Communicator& group) const {
   StepMetrics all;
-  for (const std::string& text : group.all_gather_strings(mine)) {
-    std::istringstream lines(text);
-    std::string name, kind, a, b, c;
-    while (lines >> name >> kind >> a >> b >> c)
-      merge(all.at(name, static_cast<Kind>(kind[0])),
-            {static_cast<Kind>(kind[0]), std::strtod(a.c_str(), nullptr), std::strtod(b.c_str(), nullptr),
-             std::strtod(c.c_str(), nullptr)});
-  }
+  for (const std::string& text : group.all_gather_strings(to_lines())) all.add_lines(text);
   observe::Metrics result;
   for (const auto& [name, entry] : all.entries_) {
     double value = entry.a;

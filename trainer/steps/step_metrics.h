@@ -26,8 +26,15 @@ class StepMetrics {
   /// Root of the variance over all elements of all tensors added.
   void deviation(const std::string& name, const at::Tensor& values);
 
+  /// All that `other` has seen too, whatever this one records.
+  void add(const StepMetrics& other);
+
   /// Collective over: `group`, all members. A name that only some ranks know is kept.
   observe::Metrics reduce(comm::Communicator& group) const;
+
+  /// A line for each name; from_lines(to_lines()) has seen the same.
+  std::string to_lines() const;
+  static StepMetrics from_lines(const std::string& text);
 
  private:
   enum class Kind : char { mean = 'm', sum = '+', max = '>', min = '<', deviation = 'd' };
@@ -38,6 +45,7 @@ class StepMetrics {
   };
   Entry& at(const std::string& name, Kind kind);
   static void merge(Entry& into, const Entry& from);
+  void add_lines(const std::string& text);
 
   std::map<std::string, Entry> entries_;
   bool records_ = true;

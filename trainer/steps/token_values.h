@@ -3,12 +3,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
-#include "trainer/models/decoder.h"
-#include "trainer/sharding/trained_parameters.h"
+#include "trainer/sharding/pipeline.h"
 #include "trainer/steps/group.h"
 #include "trainer/steps/packing.h"
 
@@ -18,15 +18,16 @@ namespace trireme::steps {
 at::Tensor per_token(const MicroBatch& micro, at::Device device,
                      const std::function<double(const Sample&, int64_t)>& value);
 
-/// Log-probabilities of all samples' tokens under a decoder, at `temperature`, without gradients; `store`
-/// gets each sample with its numbers. Forward passes of at most `max_rows` rows. `sharded`: what the
-/// decoder's weights are a part of, where the dp ranks must take part in each other's passes (collective over
-/// them).
-void score_tokens(const models::Decoder& decoder, std::vector<Group>& groups, double temperature,
-                  int64_t max_rows, const std::function<void(Sample&, std::vector<float>)>& store,
-                  sharding::TrainedParameters* sharded = nullptr);
+/// Log-probabilities of all samples' tokens under a model, at `temperature`, without gradients; `store` gets
+/// each sample with its numbers, on all ranks of the replica. Forward passes of at most `max_rows` rows a
+/// rank. Collective as `passes` are.
+void score_tokens(sharding::Pipeline& passes, std::vector<Group>& groups, double temperature,
+                  int64_t max_rows, const std::function<void(Sample&, std::vector<float>)>& store);
+
+/// The values that a critic gives all samples' tokens, by their states before each token; the same otherwise.
+void value_tokens(sharding::Pipeline& critic, std::vector<Group>& groups, int64_t max_rows);
 
 /// Prompt and response tokens, a prompt counted with each of its responses.
-int64_t tokens_of(const std::vector<Group>& groups);
+int64_t tokens_of(std::span<const Group> groups);
 
 }  // namespace trireme::steps

@@ -5,10 +5,11 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string_view>
 
-#include <nlohmann/json.hpp>
-
-#include "runtime/base/files.h"
 #include "runtime/base/log.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/observe/step_line.h"
@@ -16,9 +17,11 @@
 #include "trainer/data/prompt_tokens.h"
 #include "trainer/evaluation/evaluate.h"
 #include "trainer/models/instruction_set.h"
+#include "trainer/steps/dpo_step.h"
 #include "trainer/steps/online_step.h"
-#include "trainer/steps/sft_step.h"
+#include "trainer/steps/reward_model.h"
 #include "trainer/weights/hf_checkpoint.h"
+#include "trainer/weights/weight_files.h"
 
 namespace trireme::steps {
 
@@ -37,6 +40,24 @@ int64_t steps_of_epochs(int64_t epochs, const RunState& state, int64_t batch_siz
   return std::max<int64_t>(1, state.step + left / batch_size);
 }
 
+// Of each stage since the last time, on the rank that used most. Collective.
+std::map<std::string, int64_t> most_over_ranks(memory::StageMemory* measured, comm::Communicator& world) {
+  std::string lines;
+  if (measured)
+    for (const auto& [stage, bytes] : measured->take()) lines += fmt::format("{} {}\n", bytes, stage);
+  std::map<std::string, int64_t> most;
+  for (const std::string& of_rank : world.all_gather_strings(lines)) {
+    std::istringstream text(of_rank);
+    std::string stage;
+    for (int64_t bytes = 0; text >> bytes >> stage;) most[stage] = std::max(most[stage], bytes);
+  }
+  return most;
+}
+
+bool draws_weights(const models::ModelConfig& model) {
+  return model.path.empty() || model.random_weights;
+}
+
 }  // namespace
 
 TrainingLoop::TrainingLoop(StepContext& context, LoopConfig config, plan::RankPage& page,
@@ -45,6 +66,16 @@ TrainingLoop::TrainingLoop(StepContext& context, LoopConfig config, plan::RankPa
   state_.seed = context.seed;
   state_.num_problems = static_cast<int64_t>(context.problems.train.size());
   state_.fingerprint = data::fingerprint(context.problems.train);
+  if (config_.algorithm.name == "sft")
+    sft_ = std::make_unique<SftStep>(context_, config_.data, config_.sft,
+                                     config_.actor.ppo_max_token_len_per_rank);
+  if (config_.algorithm.name == "rft")
+    rft_ = std::make_unique<RftStep>(context_, config_.data, config_.rollout, config_.rft, config_.actor,
+                                     [this] {
+                                       load_base();
+                                       publish_actor(context_.models);
+                                       make_optimizer(config_.actor.optim);
+                                     });
   if (context.models.device.is_cpu()) state_.kernels = models::name_of(models::instruction_set());
 }
 
@@ -54,12 +85,17 @@ ExitStatus TrainingLoop::run() {
   const auto begin = Clock::now();
   context_.stages.run("setup", [&] {
     start();
+    for (sharding::ModelMemory* memory : {&context_.models.actor_memory, &context_.models.critic_memory,
+                                          &context_.models.reference_memory})
+      memory->rest();
     if (!writes()) return;
     sinks_.push_back(observe::jsonl_sink((fs::path(config_.run_dir) / "metrics.jsonl").string()));
     sinks_.push_back(observe::tensorboard_sink((fs::path(config_.run_dir) / "tensorboard").string()));
   });
-  if (config_.trainer.val_before_train && !state_.results.contains("eval_before"))
-    record_evaluation("eval_before", "before");
+  if (config_.trainer.val_before_train && !state_.results.contains("eval_before") &&
+      !state_.results.contains("eval_before_reward") &&
+      !state_.results.contains("val_loss_before"))
+    record_evaluation("before", "before");
   const bool whole = (config_.algorithm.name == "sft" || warm_start()) && main_phase();
   state_.results["seconds_total"] += seconds_since(begin);
   if (!whole) return ExitStatus::checkpointed;
@@ -71,23 +107,21 @@ ExitStatus TrainingLoop::run() {
 // a checkpoint, all that it holds.
 void TrainingLoop::start() {
   RoleModels& models = context_.models;
-  const bool random = config_.model.path.empty() || config_.model.random_weights;
+  const bool random = draws_weights(config_.model);
   const double std = config_.model.init.embedding_std;
-  if (models.actor_parameters) {
-    if (random)
-      models.actor_parameters->initialize(context_.seed, std);
-    else
-      load_masters(config_.model.path, models);
+  if (models.actor_parameters) load_base();
+  {
+    const auto present = models.reference_memory.masters(/*change=*/true);
+    for (models::ParameterSet* parameters :
+         {models.reference_parameters.get(), models.rollout_parameters.get()}) {
+      if (!parameters) continue;
+      if (random)
+        parameters->initialize(context_.seed, models.shape, std);
+      else
+        weights::load(config_.model.path, models.shape, *parameters);
+    }
+    refresh_reference(models);
   }
-  for (models::ParameterSet* parameters :
-       {models.reference_parameters.get(), models.rollout_parameters.get()}) {
-    if (!parameters) continue;
-    if (random)
-      parameters->initialize(context_.seed, models.shape, std);
-    else
-      weights::load(config_.model.path, models.shape, *parameters);
-  }
-  if (models.reference) models.reference->refresh();
   if (models.rollout_decoder) models.rollout_decoder->refresh();
   publish_actor(models);
 
@@ -105,12 +139,52 @@ void TrainingLoop::start() {
     state_.kernels = fresh.kernels;
   }
   make_optimizer(state_.phase == "sft" ? config_.sft.optim : config_.actor.optim);
-  if (!folder) return;
+  if (state_.phase != "sft") begin_algorithm();
+  if (!folder) return begin_critic(draws_weights(config_.model) ? "" : config_.model.path);
   restore(*folder, state_, models, context_.session);
-  if (!state_.reference.empty())
-    load_reference((fs::path(*folder).parent_path() / state_.reference).string(), models);
+  if (!state_.critic_updates) begin_critic(masters_of(*folder));
+  if (!state_.reference.empty()) {
+    after_sft_ = (fs::path(*folder).parent_path() / state_.reference).string();
+    load_reference(after_sft_, models);
+  }
   metric_step_ = static_cast<int64_t>(state_.results["metric_step"]);
   print(fmt::format("resuming from {} ({} step {})", *folder, state_.phase, state_.step));
+}
+
+// The actor's masters as the algorithm began with them. Local.
+void TrainingLoop::load_base() {
+  if (!after_sft_.empty())
+    load_masters(masters_of(after_sft_), context_.models);
+  else if (draws_weights(config_.model))
+    initialize_actor(context_.seed, config_.model.init.embedding_std, context_.models);
+  else
+    load_masters(config_.model.path, context_.models);
+}
+
+// A critic that has not learned yet begins with its own checkpoint, or with the weights that the actor begins
+// its phase with: those of `actor_folder`, or random ones where that is empty, or
+// model.random_weights asks for them. A value head that neither has
+// is drawn from the seed.
+void TrainingLoop::begin_critic(const std::string& actor_folder) {
+  RoleModels& models = context_.models;
+  if (!models.critic_shape) return;
+  const bool own = !config_.critic.path.empty();
+  const std::string folder = !own ? actor_folder : config_.model.random_weights ? "" : config_.critic.path;
+  if (models.critic_parameters) {
+    const auto present = models.critic_memory.masters(/*change=*/true);
+    if (folder.empty()) {
+      models.critic_parameters->initialize(context_.seed, config_.model.init.embedding_std);
+    } else {
+      models.critic_parameters->initialize_value_head(context_.seed);
+      load_critic(folder, models);
+    }
+    publish_critic(models);
+  }
+  if (!folder.empty() && writes())
+    print(fmt::format("the critic begins with {}{}", folder,
+                      weights::WeightFiles(folder, *models.critic_shape).has("score.weight")
+                          ? ""
+                          : " and a value head from run.seed"));
 }
 
 std::optional<std::string> TrainingLoop::checkpoint_to_resume() const {
@@ -123,9 +197,16 @@ std::optional<std::string> TrainingLoop::checkpoint_to_resume() const {
   return std::nullopt;
 }
 
+// The reference is the model that the algorithm begins with.
+void TrainingLoop::begin_algorithm() {
+  if (config_.algorithm.name == "dpo")
+    dpo_ = std::make_unique<DpoStep>(context_, config_.data, config_.algorithm.dpo, config_.actor);
+}
+
 void TrainingLoop::make_optimizer(const optim::OptimConfig& config) {
   if (context_.models.actor_parameters)
-    context_.models.optimizer = std::make_unique<optim::AdamW>(*context_.models.actor_parameters, config);
+    context_.models.optimizer = std::make_unique<optim::AdamW>(
+        *context_.models.actor_parameters, config, context_.models.place_of(context_.models.offload.actor));
 }
 
 // SFT before the algorithm, until the model answers well enough to be rewarded now and then.
@@ -160,14 +241,17 @@ bool TrainingLoop::warm_start() {
   };
   if (!run_phase(phase)) return false;
 
-  record_evaluation("eval_after_sft", "after sft");
   context_.stages.run("reference", [&] { copy_actor_to_reference(context_.models); });
+  begin_algorithm();
+  record_evaluation("after_sft", "after sft");
   state_.phase = config_.algorithm.name;
   state_.step = 0;
   state_.taken = 0;
   state_.reference = "sft";
+  after_sft_ = (fs::path(config_.run_dir) / "checkpoints" / state_.reference).string();
   context_.stages.run("optimizer", [&] { make_optimizer(config_.actor.optim); });
   save_checkpoint("sft");
+  context_.stages.run("critic", [&] { begin_critic(masters_of(after_sft_)); });
   return true;
 }
 
@@ -177,28 +261,36 @@ bool TrainingLoop::main_phase() {
   phase.name = config_.algorithm.name;
   phase.save_freq = trainer.save_freq;
   phase.test_freq = trainer.test_freq;
-  std::unique_ptr<SftStep> sft;
-  std::unique_ptr<OnlineStep> online;
-  if (config_.algorithm.name == "sft") {
-    sft = std::make_unique<SftStep>(context_, config_.data, config_.sft,
-                                    config_.actor.ppo_max_token_len_per_rank);
-    phase.step = [&](int64_t step, int64_t total) { return sft->run(step, total, state_.taken); };
+  if (sft_) {
+    phase.step = [&](int64_t step, int64_t total) { return sft_->run(step, total, state_.taken); };
     phase.batch_size = config_.sft.train_batch_size;
     phase.total_steps = config_.sft.max_steps > 0
                             ? config_.sft.max_steps
                             : steps_of_epochs(trainer.total_epochs, state_, config_.sft.train_batch_size);
+  } else if (rft_) {
+    if (config_.rft.accumulate)
+      rft_->set_kept(
+          KeptSamples::from_lines(state_.kept_samples, state_.num_problems, "the checkpoint's kept samples"));
+    phase.step = [&](int64_t step, int64_t total) { return rft_->run(step, total, state_.taken); };
+    phase.batch_size = config_.data.train_batch_size;
+    phase.total_steps = trainer.total_training_steps > 0
+                            ? trainer.total_training_steps
+                            : steps_of_epochs(trainer.total_epochs, state_, config_.data.train_batch_size);
+  } else if (dpo_) {
+    phase.step = [&](int64_t step, int64_t total) { return dpo_->run(step, total, state_.taken); };
+    phase.batch_size = config_.data.train_batch_size;
+    phase.total_steps = trainer.total_training_steps > 0
+                            ? trainer.total_training_steps
+                            : steps_of_epochs(trainer.total_epochs, state_, config_.data.train_batch_size);
   } else {
-    online = std::make_unique<OnlineStep>(context_, config_.data, config_.rollout, config_.algorithm,
-                                          config_.actor);
-    if (online->recomputes_old_log_probs())
-      print(fmt::format("the actor computes old log-probabilities again (timing_s/old_log_prob): {}",
-                        context_.models.inexact_because));
-    if (state_.kl_coefficient) online->set_kl_coefficient(*state_.kl_coefficient);
+    online_ = std::make_unique<OnlineStep>(context_, config_.data, config_.rollout, config_.algorithm,
+                                           config_.actor, config_.critic);
+    begin_online();
     phase.step = [&](int64_t step, int64_t total) {
-      observe::Metrics metrics = online->run(step, total, state_.taken);
-      phase.batch_size = online->problems_taken();
+      observe::Metrics metrics = online_->run(step, total, state_.taken);
+      phase.batch_size = online_->problems_taken();
       if (config_.algorithm.use_kl_in_reward && config_.algorithm.kl_ctrl.type == "adaptive")
-        state_.kl_coefficient = online->kl_coefficient();
+        state_.kl_coefficient = online_->kl_coefficient();
       return metrics;
     };
     phase.batch_size = config_.data.train_batch_size;
@@ -207,9 +299,26 @@ bool TrainingLoop::main_phase() {
                             : steps_of_epochs(trainer.total_epochs, state_, config_.data.train_batch_size);
   }
   if (!run_phase(phase)) return false;
-  record_evaluation("eval_after", "after");
+  record_evaluation("after", "after");
   save_checkpoint(fmt::format("step_{}", state_.step));
   return true;
+}
+
+// What a checkpoint knows of the steps before.
+void TrainingLoop::begin_online() {
+  const int64_t ahead = config_.rollout.steps_ahead;
+  if (online_->recomputes_old_log_probs())
+    print(fmt::format("the actor computes old log-probabilities again (timing_s/old_log_prob): {}",
+                      ahead > 0 ? fmt::format("rollout is ahead by {} step{}", ahead, ahead == 1 ? "" : "s")
+                                : context_.models.inexact_because));
+  if (state_.kl_coefficient) online_->set_kl_coefficient(*state_.kl_coefficient);
+  const size_t made = state_.batches.size();
+  online_->set_batches(std::move(state_.batches));
+  state_.batches.clear();
+  if (const size_t left = online_->batches().size(); left < made)
+    print(fmt::format("{} of the {} batches in the checkpoint are generated again: they are older than "
+                      "rollout.steps_ahead = {} allows",
+                      made - left, made, ahead));
 }
 
 bool TrainingLoop::run_phase(const Phase& phase) {
@@ -222,7 +331,7 @@ bool TrainingLoop::run_phase(const Phase& phase) {
     ++metric_step_;
     page_.set_step(state_.step);
     if (phase.test_freq > 0 && state_.step % phase.test_freq == 0 && state_.step < phase.total_steps)
-      evaluate(fmt::format("step {}", state_.step), context_.problems.val, true);
+      evaluate_held_out(fmt::format("step {}", state_.step));
     const bool done = phase.finished && phase.finished(state_.step);
     observe::Metrics all = metrics;
     all.merge(evaluation_);
@@ -250,6 +359,10 @@ observe::Metrics TrainingLoop::run_step(const Phase& phase, int64_t step) {
 
   const double tokens = metrics["perf/total_num_tokens"];
   metrics["timing_s/step"] = seconds;
+  if (metrics.contains("timing_s/wait_update")) {
+    metrics["rollouter/idle_ratio"] = metrics["timing_s/wait_update"] / seconds;
+    metrics["trainer/idle_ratio"] = metrics["timing_s/wait_prev_gen"] / seconds;
+  }
   for (const auto& [stage, time] : times) {
     metrics["timing_s/" + stage] = time;
     seconds_[stage] += time;
@@ -259,6 +372,13 @@ observe::Metrics TrainingLoop::run_step(const Phase& phase, int64_t step) {
   if (metrics.contains("global_seqlen/max"))
     metrics["global_seqlen/minmax_diff"] = metrics["global_seqlen/max"] - metrics["global_seqlen/min"];
   metrics["perf/time_per_step"] = seconds;
+  for (const auto& [stage, bytes] : most_over_ranks(context_.memory, context_.session.world())) {
+    const std::string name = "memory_gb/" + stage;
+    if (!observe::is_documented(name)) continue;  // of setting up
+    metrics[name] = static_cast<double>(bytes) / (1 << 30);
+    double& most = metrics["perf/max_memory_allocated_gb"];
+    most = std::max(most, metrics[name]);
+  }
   metrics["perf/throughput"] = tokens / seconds / context_.session.num_ranks();
   metrics["training/global_step"] = static_cast<double>(step + 1);
   if (phase.name == config_.algorithm.name) {
@@ -272,8 +392,11 @@ observe::Metrics TrainingLoop::run_step(const Phase& phase, int64_t step) {
   line.total = phase.total_steps;
   if (phase.name == "sft") {
     line.values = {{"loss", metrics["sft/loss"]}};
+  } else if (dpo_) {
+    line.values = {{"loss", metrics["dpo/loss"]}, {"margin", metrics["rewards/margins"]}};
   } else {
     line.values = {{"reward", metrics["critic/score/mean"]}};
+    if (metrics.contains("rft/kept")) line.values.emplace_back("kept", metrics["rft/kept"]);
     if (metrics.contains("actor/kl_loss")) line.values.emplace_back("kl", metrics["actor/kl_loss"]);
   }
   line.stages = times;
@@ -288,30 +411,121 @@ double TrainingLoop::evaluate(const std::string& label, std::span<const data::Pr
                               bool announce) {
   const auto begin = Clock::now();
   double fraction = 0.0;
+  evaluation::Asking asking;
+  asking.max_response_length = config_.data.max_response_length;
+  // Always alike, so that what differs between two evaluations is the model.
+  asking.seed = context_.seed ^ 0x7e57ULL;
+  asking.key = {state_.step, state_.phase + "/" + label};
+  if (announce) {
+    asking.n = config_.validation.n;
+    asking.sampling.temperature = config_.validation.temperature;
+    asking.sampling.top_k = config_.validation.top_k;
+    asking.sampling.top_p = config_.validation.top_p;
+  } else {
+    asking.sampling.temperature = 0;
+  }
   context_.stages.run("testing", [&] {
     const evaluation::Evaluation result = evaluation::evaluate(
         context_.session.world(), context_.session.roles().mesh(placement::Role::rollout),
-        context_.models.engine.get(), context_.tokenizer, context_.reward, problems,
-        config_.data.max_response_length);
-    fraction = result.all.fraction();
+        context_.models.engine.get(), context_.tokenizer, context_.scorer, problems, asking,
+        announce ? sample_writer(label) : evaluation::SampleWriter{},
+        announce ? model_scores(context_, problems) : evaluation::ModelScores{});
+    fraction = rewards_alone() ? result.reward : result.fraction();
     if (!announce) return;
-    for (const auto& [source, accuracy] : result.by_source) {
-      evaluation_[fmt::format("val-core/{}/acc/mean@1", source)] = accuracy.fraction();
-      evaluation_[fmt::format("val-core/{}/reward/mean@1", source)] =
-          accuracy.score / static_cast<double>(accuracy.problems);
-    }
-    print(fmt::format("eval {}: {:.1f} % right ({} of {} held-out problems)", label, 100 * fraction,
-                      result.all.correct, result.all.problems));
+    for (const auto& [name, value] : result.metrics) evaluation_[name] = value;
+    if (rewards_alone())
+      return print(fmt::format("eval {}: reward {:.3f} ({} responses to {} held-out problems)", label,
+                               result.reward, result.responses, result.problems));
+    print(asking.n == 1
+              ? fmt::format("eval {}: {:.1f} % right ({} of {} held-out problems)", label, 100 * fraction,
+                            result.correct, result.problems)
+              : fmt::format("eval {}: {:.1f} % right ({} of {} responses to {} held-out problems)", label,
+                            100 * fraction, result.correct, result.responses, result.problems));
   });
   seconds_["testing"] += seconds_since(begin);
   evaluation_["timing_s/testing"] = seconds_since(begin);
   return fraction;
 }
 
-void TrainingLoop::record_evaluation(const std::string& key, const std::string& label) {
+// samples/step_N.jsonl, N as in metrics.jsonl; begun anew where a run comes to that step again.
+evaluation::SampleWriter TrainingLoop::sample_writer(const std::string& label) const {
+  evaluation::SampleWriter samples;
+  samples.most = config_.trainer.log_val_generations;
+  if (!writes() || samples.most == 0) return samples;
+  const fs::path folder = fs::path(config_.run_dir) / "samples";
+  fs::create_directories(folder);
+  const auto file = std::make_shared<std::ofstream>(folder / fmt::format("step_{}.jsonl", metric_step_));
+  const std::string head = fmt::format("{{\"step\":{},\"evaluation\":\"{}\",", metric_step_, label);
+  samples.write = [file, head](const std::string& lines) {
+    for (size_t begin = 0; begin < lines.size();) {
+      const size_t end = lines.find('\n', begin) + 1;
+      *file << head << std::string_view(lines).substr(begin + 1, end - begin - 1);
+      begin = end;
+    }
+    file->flush();
+  };
+  return samples;
+}
+
+double TrainingLoop::held_out_loss(const std::string& label) {
+  const auto begin = Clock::now();
+  double loss = 0.0;
+  context_.stages.run("testing", [&] { loss = sft_->loss(context_.problems.val); });
+  seconds_["testing"] += seconds_since(begin);
+  evaluation_["timing_s/testing"] += seconds_since(begin);
+  evaluation_["val/loss"] = loss;
+  print(
+      fmt::format("eval {}: loss {:.4f} on {} held-out examples", label, loss, context_.problems.val.size()));
+  return loss;
+}
+
+// Evaluations tell no accuracy where a reward model alone judges.
+bool TrainingLoop::rewards_alone() const {
+  return context_.reward_input && context_.reward_input->alone;
+}
+
+void TrainingLoop::tell_pairs_apart(const std::string& label, const std::string& when) {
+  const auto begin = Clock::now();
+  context_.stages.run("testing", [&] {
+    observe::Metrics pairs = dpo_->evaluate();
+    const double apart = pairs["val/rewards/accuracies"], margin = pairs["val/rewards/margins"];
+    print(fmt::format(
+        "eval {}: margin {:.3f}, {:.1f} % of {} held-out pairs told apart, the chosen answer "
+        "likelier in {:.1f} %",
+        label, margin, 100 * apart, context_.problems.val.size(), 100 * pairs["val/logps/accuracies"]));
+    evaluation_.merge(pairs);
+    if (when.empty()) return;
+    state_.results["eval_" + when + "_pairs"] = apart;
+    state_.results["eval_" + when + "_margin"] = margin;
+  });
+  seconds_["testing"] += seconds_since(begin);
+  evaluation_["timing_s/testing"] += seconds_since(begin);
+}
+
+std::span<const data::Problem> TrainingLoop::judged() const {
+  if (context_.session.roles().rollout.empty()) return {};
+  const auto& val = context_.problems.val;
+  const auto end = std::find_if(val.begin(), val.end(), [](const data::Problem& p) { return !p.is_judged; });
+  return {val.begin(), end};
+}
+
+// Accuracy where there are ground truths, and the loss where the run is supervised; kept under `when`.
+void TrainingLoop::evaluate_held_out(const std::string& label, const std::string& when) {
+  if (!judged().empty()) {
+    const double accuracy = evaluate(label, judged(), true);
+    if (!when.empty()) state_.results["eval_" + when + (rewards_alone() ? "_reward" : "")] = accuracy;
+  }
+  if (sft_ && !context_.problems.val.empty()) {
+    const double loss = held_out_loss(label);
+    if (!when.empty()) state_.results["val_loss_" + when] = loss;
+  }
+  if (dpo_ && !context_.problems.val.empty()) tell_pairs_apart(label, when);
+}
+
+void TrainingLoop::record_evaluation(const std::string& when, const std::string& label) {
   if (context_.problems.val.empty()) return;
   page_.set_phase("eval", 0);
-  state_.results[key] = evaluate(label, context_.problems.val, true);
+  evaluate_held_out(label, when);
   for (auto& sink : sinks_) sink->write(metric_step_, evaluation_);
   evaluation_.clear();
 }
@@ -320,12 +534,15 @@ void TrainingLoop::save_checkpoint(const std::string& name) {
   const auto begin = Clock::now();
   const std::string folder = (fs::path(config_.run_dir) / "checkpoints").string();
   state_.results["metric_step"] = static_cast<double>(metric_step_);
+  if (rft_ && config_.rft.accumulate) state_.kept_samples = rft_->kept().to_lines();
+  if (online_) state_.batches = online_->batches();
   context_.stages.run("save_checkpoint", [&] {
     if (writes()) fs::create_directories(folder);
     context_.session.world().barrier();
     save((fs::path(folder) / name).string(), state_, context_.models, context_.tokenizer, context_.session);
     if (writes()) checkpoint::prune(folder, config_.trainer.max_checkpoints_to_keep);
   });
+  state_.batches.clear();  // the step has them
   seconds_["save_checkpoint"] += seconds_since(begin);
   evaluation_["timing_s/save_checkpoint"] = seconds_since(begin);
 }
@@ -333,39 +550,6 @@ void TrainingLoop::save_checkpoint(const std::string& name) {
 // Signals reach ranks at different times: all stop after the same step.
 bool TrainingLoop::asked_to_stop() {
   return context_.session.world().all_reduce_scalar(stop_.load() ? 1.0 : 0.0, comm::ReduceOp::max) > 0;
-}
-
-void TrainingLoop::write_summary() {
-  if (!writes()) return;
-  nlohmann::ordered_json summary;
-  for (const char* key : {"eval_before", "eval_after_sft", "eval_after"})
-    if (state_.results.contains(key)) summary[key] = state_.results.at(key);
-  summary["steps"] = state_.step;
-  summary["ranks"] = context_.session.num_ranks();
-  summary["tokens_per_second"] = token_seconds_ > 0 ? tokens_ / token_seconds_ : 0.0;
-  summary["seconds_total"] = state_.results["seconds_total"];
-  summary["seconds"] = seconds_;
-  files::write_atomically((fs::path(config_.run_dir) / "summary.json").string(), summary.dump(2) + "\n");
-
-  print("");
-  for (const auto& [key, label] :
-       {std::pair{"eval_before", "accuracy before"}, std::pair{"eval_after_sft", "accuracy after SFT"},
-        std::pair{"eval_after", "accuracy after"}})
-    if (state_.results.contains(key))
-      print(fmt::format("{:<20}{:>6.1f} %  of {} held-out problems", label, 100 * state_.results.at(key),
-                        context_.problems.val.size()));
-  if (token_seconds_ > 0)  // a run that was complete already made no step
-    print(fmt::format("{:<20}{:>8} tok/s", "throughput",
-                      observe::with_thousands(summary["tokens_per_second"].get<double>())));
-  std::vector<std::pair<double, std::string>> parts;
-  for (const auto& [stage, seconds] : seconds_) parts.emplace_back(seconds, stage);
-  std::sort(parts.rbegin(), parts.rend());
-  std::string where;
-  for (const auto& [seconds, stage] : parts)
-    if (seconds >= 0.1)
-      where += fmt::format("{}{} {:.1f} s", where.empty() ? "" : " | ", observe::stage_label(stage), seconds);
-  if (!where.empty()) print(fmt::format("{:<20}{}", "time", where));
-  print(fmt::format("{:<20}{}", "run folder", config_.run_dir));
 }
 
 void TrainingLoop::print(const std::string& line) const {

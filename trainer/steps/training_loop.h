@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,22 +16,32 @@
 #include "runtime/plan/rank_page.h"
 #include "trainer/algorithms/algorithm_config.h"
 #include "trainer/data/data_config.h"
+#include "trainer/evaluation/evaluate.h"
+#include "trainer/evaluation/evaluation_config.h"
 #include "trainer/models/model_config.h"
 #include "trainer/rollout/rollout_config.h"
+#include "trainer/steps/rft_step.h"
 #include "trainer/steps/run_state.h"
+#include "trainer/steps/sft_step.h"
 #include "trainer/steps/step_config.h"
 #include "trainer/steps/step_context.h"
 
 namespace trireme::steps {
+
+class DpoStep;
+class OnlineStep;
 
 struct LoopConfig {
   std::string run_dir;
   models::ModelConfig model;
   data::DataConfig data;
   rollout::RolloutConfig rollout;
+  evaluation::ValidationConfig validation;
   algorithms::AlgorithmConfig algorithm;
   ActorConfig actor;
+  CriticConfig critic;
   SftConfig sft;
+  RftConfig rft;
   TrainerConfig trainer;
 };
 
@@ -56,14 +67,24 @@ class TrainingLoop {
   };
 
   std::optional<std::string> checkpoint_to_resume() const;
-  void start();                        // first weights, or a checkpoint's
+  void start();  // first weights, or a checkpoint's
+  void begin_critic(const std::string& actor_folder);
+  void begin_algorithm();
+  void begin_online();
   bool run_phase(const Phase& phase);  // false: `stop` ended it
   bool warm_start();
   bool main_phase();
   observe::Metrics run_step(const Phase& phase, int64_t step);
   double evaluate(const std::string& label, std::span<const data::Problem> problems, bool announce);
-  void record_evaluation(const std::string& key, const std::string& label);
+  evaluation::SampleWriter sample_writer(const std::string& label) const;
+  bool rewards_alone() const;
+  void tell_pairs_apart(const std::string& label, const std::string& when);
+  double held_out_loss(const std::string& label);
+  void evaluate_held_out(const std::string& label, const std::string& when = "");
+  void record_evaluation(const std::string& when, const std::string& label);
+  std::span<const data::Problem> judged() const;
   void save_checkpoint(const std::string& name);
+  void load_base();
   void make_optimizer(const optim::OptimConfig& config);
   bool asked_to_stop();
   void write_summary();
@@ -76,6 +97,11 @@ class TrainingLoop {
   const std::atomic<bool>& stop_;
   std::vector<std::unique_ptr<observe::MetricsSink>> sinks_;
   RunState state_;
+  std::unique_ptr<SftStep> sft_;               // where the algorithm is supervised fine-tuning
+  std::unique_ptr<RftStep> rft_;               // where it is rejection sampling
+  std::string after_sft_;                      // the warm start's checkpoint; empty where there is none
+  std::unique_ptr<OnlineStep> online_;         // where it learns from rewards, in its phase
+  std::unique_ptr<DpoStep> dpo_;               // where that is the algorithm, from its begin on
   observe::Metrics evaluation_;                // of the last evaluation, to be written with the next step
   std::map<std::string, double> seconds_;      // by stage, over the run
   double tokens_ = 0.0, token_seconds_ = 0.0;  // of the main phase

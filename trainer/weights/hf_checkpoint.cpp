@@ -35,6 +35,7 @@ std::vector<Part> parts_of(const WeightFiles& files, const std::vector<models::P
   std::vector<Part> parts;
   for (const Piece& piece : pieces) {
     const models::ParameterSpec& spec = specs.at(piece.parameter);
+    if (!files.has(spec.name)) continue;
     const WeightFiles::Place& place = files.place(spec.name);
     const int64_t count = piece.values.numel();
     TRIREME_CHECK(piece.values.is_contiguous() && piece.begin >= 0 && piece.begin + count <= spec.numel() &&

@@ -25,8 +25,9 @@ struct Piece {
 
 /// Fills `pieces` of the parameters (or slices) that `specs` name, from a folder or one .safetensors file
 /// (weight_files.h), straight to where they belong: nothing else is read, and where the types agree nothing
-/// else is allocated, else a few MB. Exact into fp32; into bf16 rounded to nearest even. Local; ranks may
-/// read one folder at once. Throws what WeightFiles throws; the pieces are then unchanged.
+/// else is allocated, else a few MB. A value head that the files lack stays as it is. Exact into fp32; into
+/// bf16 rounded to nearest even. Local; ranks may read one folder at once. Throws what WeightFiles throws;
+/// the pieces are then unchanged.
 void load(const std::string& path, const models::DecoderShape& shape,
           const std::vector<models::ParameterSpec>& specs, std::span<const Piece> pieces);
 /// All of a set, flat or in blocks that are allocated, whole or slices.
@@ -40,8 +41,10 @@ struct SpecialTokens {
 
 struct SaveOptions {
   int64_t max_shard_bytes = 5'000'000'000;  // more than that: several files and an index
-  int64_t staging_bytes = int64_t{256}
-                          << 20;  // many ranks (sharded_save.h): what each may use beside its own
+  // Of many ranks (sharded_save.h): what each may use beside its own, and the node of each; empty: all on
+  // one.
+  int64_t staging_bytes = int64_t{256} << 20;
+  std::vector<int> node_of = {};
   std::string generation_config;  // the text to keep; empty: made from `special`
   SpecialTokens special;          // for a model that has no config.json of its own
 };

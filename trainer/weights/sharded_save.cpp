@@ -8,6 +8,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/tensors/resharder.h"
+#include "trainer/models/pipeline_stage.h"
 #include "trainer/weights/shards.h"
 
 namespace trireme::weights {
@@ -133,7 +134,7 @@ tensors::Layout writers_of(const placement::Mesh& mesh, const Shards& shards,
   const size_t num_ranks = mesh.ranks.size(), count = std::min(num_ranks, shards.size());
   tensors::Layout layout;
   layout.role = "files";
-  layout.mesh = {1, static_cast<int>(count), {}};
+  layout.mesh.tp = static_cast<int>(count);
   layout.dtype = dtype;
   for (size_t writer = 0; writer < count; ++writer)
     layout.mesh.ranks.push_back(mesh.ranks[writer * num_ranks / count]);
@@ -160,11 +161,13 @@ void save_values(comm::Communicator& world, const std::string& folder, const mod
   tensors::Layout from;
   from.role = world.name();
   from.mesh = values.mesh;
+  from.blocks_of_stages = models::blocks_of_stages(shape, values.mesh.pp);
   from.splits = models::tensor_splits(shape);
   from.dtype = values.dtype;
   from.zero = values.zero;
   const tensors::Layout to = writers_of(values.mesh, shards, file_of, dtype_on_disk(dtype));
-  tensors::Reshard reshard{tensors, from, to, std::vector<int>(world.size())};
+  tensors::Reshard reshard{tensors, from, to,
+                           options.node_of.empty() ? std::vector<int>(world.size()) : options.node_of};
   reshard.options.staging_bytes = options.staging_bytes;
   reshard.options.parcel_bytes = std::min(kMostParcelBytes, options.staging_bytes / 8);
   reshard.options.to_memory = false;

@@ -15,13 +15,13 @@
 namespace trireme::weights {
 
 /// One value for each element of the parameters (weights, masters, a moment of the optimizer), as the ranks
-/// of a role hold it: tp slices as models::tensor_splits says.
+/// of a role hold it: stages' blocks as models::blocks_of_stages says, tp slices as models::tensor_splits.
 struct HeldValues {
   placement::Mesh mesh;  // ranks of the communicator
   bool zero = false;     // dp ranks each have an equal cut of each block's line; else they repeat the slices
   comm::DType dtype = comm::DType::f32;
-  /// Where this rank's part of each block begins, in host memory; its parameters end to end. None on ranks
-  /// outside the mesh.
+  /// Where this rank's part of each block begins, in host memory; its parameters end to end. Null for blocks
+  /// of other stages. None on ranks outside the mesh.
   std::vector<std::byte*> blocks;
 };
 

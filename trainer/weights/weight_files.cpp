@@ -17,6 +17,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kHead = "lm_head.weight";
 constexpr const char* kEmbedding = "model.embed_tokens.weight";
+constexpr const char* kValueHead = "score.";
+constexpr const char* kTrlValueHead = "v_head.summary.";
 
 std::string list_shape(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
@@ -107,8 +109,9 @@ void WeightFiles::index_tensors(Mistakes& mistakes) {
   for (const auto& file : files_)
     for (const TensorInfo& tensor : file->tensors()) {
       if (tensor.name.ends_with("rotary_emb.inv_freq")) continue;
-      const std::string prefixed = "model." + tensor.name;
-      const std::string& name = expected_.contains(prefixed) ? prefixed : tensor.name;
+      std::string name = tensor.name;
+      if (expected_.contains("model." + name)) name = "model." + name;
+      if (name.starts_with(kTrlValueHead)) name.replace(0, std::string(kTrlValueHead).size(), kValueHead);
       const auto [place, is_new] = places_.emplace(name, Place{file.get(), &tensor});
       if (!is_new)
         mistakes.add(file->path(), fmt::format("tensor {} is also in {} as {}", tensor.name,
@@ -122,6 +125,7 @@ void WeightFiles::check(const std::string& path, const models::DecoderShape& sha
   for (const auto& [name, extents] : expected_) {
     const auto found = places_.find(name);
     if (found == places_.end()) {
+      if (name.starts_with(kValueHead)) continue;
       mistakes.add(path, fmt::format("tensor {} is missing{}", name,
                                      name == kHead ? "; config.json says that the head is not tied to the "
                                                      "embeddings"
@@ -137,7 +141,7 @@ void WeightFiles::check(const std::string& path, const models::DecoderShape& sha
                                              tensor->name, tensor->dtype));
   }
   for (const auto& [name, place] : places_) {
-    if (expected_.contains(name)) continue;
+    if (expected_.contains(name) || (name == kHead && shape.head == models::Head::value)) continue;
     if (name == kHead && shape.tie_word_embeddings) {
       const auto embedding = places_.find(kEmbedding);
       if (embedding == places_.end() || same_bytes(place, embedding->second)) continue;

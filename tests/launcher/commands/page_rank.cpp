@@ -25,6 +25,8 @@ int main() {
                      cause ? "the batch has 3 rows, the layout 4" : "rank 1 failed");
       return 1;
     }
+    if (mode == "rollout" && step == 2)  // one long stage, of which only ticks can be seen
+      for (int forward = 0; forward < 60; ++forward, ::usleep(100'000)) page.tick();
     if (mode == "hang") {
       const int world = page.communicator_slot("world");
       if (env.rank == 1 && step == 3) ::sleep(1000);

@@ -1,4 +1,7 @@
 // `trireme run` with real guards under a real mpirun; the ranks are small scripts.
+#include <atomic>
+
+#include "launcher/process/connection.h"
 #include "runtime/plan/launch_plan.h"
 #include "tests/launcher/commands/launch.h"
 
@@ -94,6 +97,41 @@ TEST_F(RunCommand, ShowsTheRanksOwnErrorAndNotThatOfItsVictims) {
   EXPECT_NE(last.find("rank 1 of 2"), std::string::npos) << last;
   EXPECT_NE(last.find("failed: the batch has 3 rows, the layout 4"), std::string::npos) << last;
   EXPECT_NE(last.find("in grpo, after step 2 of 8, in stage update_actor"), std::string::npos) << last;
+}
+
+// Its stage takes three times as long as the limit.
+TEST_F(RunCommand, ALongRolloutIsNoStallAsLongAsTokensAreMade) {
+  ::setenv("TEST_MODE", "rollout", 1);
+  const auto result = run(page_rank(), 2, {"--stall-timeout", "2"});
+  ::unsetenv("TEST_MODE");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("step 8/8"), std::string::npos) << result.out;
+}
+
+TEST_F(RunCommand, AsksNcclBeforeAStalledRunIsEnded) {
+  process::Listener nccl(process::Listener::Reach::this_host);
+  std::atomic<bool> done{false};
+  std::thread server([&] {
+    process::Connection client;
+    while (!done && !client.is_open()) client = nccl.accept();
+    bool asked = false;
+    while (!done && !asked)
+      client.receive(4096, [&](const std::string& line) { asked = asked || line == "verbose status"; });
+    client.send("OK\nJob summary\n===\nErrors\n======\n#0-0 MISMATCH\n  1 rank is behind\n");
+  });
+  ::setenv("TEST_MODE", "hang", 1);
+  ::setenv("NCCL_RAS_ADDR", nccl.addresses().c_str(), 1);
+  const auto result = run(page_rank(), 2, {"--stall-timeout", "2"});
+  done = true;
+  server.join();
+  ::unsetenv("NCCL_RAS_ADDR");
+  ::unsetenv("TEST_MODE");
+  EXPECT_EQ(result.status, 4) << result.err;
+  EXPECT_NE(result.err.find("rank 1 of 2"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("the limit is 2 s)"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("what NCCL says of it:\n  | Errors\n  | #0-0 MISMATCH\n  |   1 rank is behind"),
+            std::string::npos)
+      << result.err;
 }
 
 TEST_F(RunCommand, EndsGrandchildrenWithTheirRank) {

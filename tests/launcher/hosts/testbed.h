@@ -55,7 +55,7 @@ inline std::string why_not(const std::vector<std::string>& programs) {
 }
 
 /// A few steps of GRPO on a model of some thousand parameters: about three seconds on two hosts of one core.
-inline std::string tiny_configuration(int steps) {
+inline std::string tiny_configuration(int steps, int save_freq = 1) {
   return "[run]\nseed = 7\nthreads_per_rank = 1\n[model]\ndtype = \"fp32\"\n[model.init]\nhidden_size = 32\n"
          "intermediate_size = 64\nnum_hidden_layers = 2\nnum_attention_heads = 2\nnum_key_value_heads = 1\n"
          "max_position_embeddings = 128\n[data]\ntask = \"arithmetic\"\ntrain_batch_size = 8\n"
@@ -63,10 +63,10 @@ inline std::string tiny_configuration(int steps) {
          "= 99\n"
          "held_out_fraction = 0.073\nnum_val = 8\n[reward]\nname = \"arithmetic\"\n[algorithm]\nname = "
          "\"grpo\"\n"
-         "[rollout]\nn = 4\n[actor]\nuse_kl_loss = false\n[trainer]\nsave_freq = 1\nval_before_train = "
+         "[rollout]\nn = 4\n[actor]\nuse_kl_loss = false\n[trainer]\nval_before_train = "
          "false\n"
-         "total_training_steps = " +
-         std::to_string(steps) + "\n";
+         "save_freq = " +
+         std::to_string(save_freq) + "\ntotal_training_steps = " + std::to_string(steps) + "\n";
 }
 
 /// Tests that share one test bed of `kVerb` with `kHosts` hosts, which is up while they run.

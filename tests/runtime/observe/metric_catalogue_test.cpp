@@ -65,7 +65,8 @@ TEST(MetricCatalogue, KnowsVerlsNames) {
 TEST(MetricCatalogue, FamiliesTakeAnyNonEmptyText) {
   EXPECT_FALSE(is_documented("val-core/acc/mean@1"));
   EXPECT_FALSE(is_documented("val-core//acc/mean@1"));
-  EXPECT_FALSE(is_documented("val-core/x/acc/mean@2"));
+  EXPECT_FALSE(is_documented("val-core/x/acc/mean@"));
+  EXPECT_TRUE(is_documented("val-core/x/acc/mean@2"));
   EXPECT_FALSE(is_documented("actor/loss"));
   EXPECT_FALSE(is_documented("actor/"));
   EXPECT_FALSE(is_documented("actor/lr/x"));

@@ -116,4 +116,43 @@ inline void expect_no_hang_out_of_step(comm::Communicator& world) {
   EXPECT_EQ(error.code(), world.rank() == 0 ? ErrorCode::io : ErrorCode::internal);
 }
 
+// Rank 0 is one lane, all others are the other; `lane` is this rank's.
+inline void expect_lanes_walk_by_themselves(comm::Communicator& world, comm::Communicator& lane) {
+  StageRunner stages(world);
+  const bool alone = world.rank() == 0;
+  const Lane first(stages, alone ? &lane : nullptr), second(stages, alone ? nullptr : &lane);
+  EXPECT_EQ(first.is_mine(), alone);
+  int ran = 0;
+  for (int step = 0; step < 3; ++step) {
+    stages.run("exchange", [] {});
+    second.run("ref", world.rank() == 1, [&] { ++ran; });
+    second.run("update", [&] { ++ran; });
+    for (int batch = 0; batch < (alone ? 2 : 1); ++batch) first.run("gen", [&] { ++ran; });
+  }
+  EXPECT_EQ(ran, alone ? 6 : world.rank() == 1 ? 6 : 3);
+  std::vector<std::string> names;
+  for (const auto& [name, seconds] : stages.times_over_ranks()) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"exchange", "ref", "update", "gen"}));
+}
+
+// The lane with the error knows which rank of the world it was; the other one goes on.
+inline void expect_an_error_stays_in_its_lane(comm::Communicator& world, comm::Communicator& lane) {
+  StageRunner stages(world);
+  const bool alone = world.rank() == 0;
+  const Lane first(stages, alone ? &lane : nullptr), second(stages, alone ? nullptr : &lane);
+  first.run("gen", [] {});
+  const auto fails = [&] {
+    second.run("update", [&] {
+      if (world.rank() == 1) fail(ErrorCode::io, "disk full");
+    });
+  };
+  if (alone) return fails();
+  const Error error = error_of(fails);
+  EXPECT_EQ(error.rank(), 1);
+  EXPECT_EQ(error.code(), world.rank() == 1 ? ErrorCode::io : ErrorCode::peer_failed);
+  if (world.rank() != 1) {
+    EXPECT_EQ(error.message(), fmt::format("rank 1 ({}) failed in stage update: disk full", error.host()));
+  }
+}
+
 }  // namespace trireme::pipeline

@@ -31,5 +31,24 @@ TEST(StageRunnerOverMpi, AnErrorWhileOthersAreInACollectiveDoesNotHang) {
   on_ranks(expect_no_hang_out_of_step);
 }
 
+void on_lanes(const std::function<void(comm::Communicator&, comm::Communicator&)>& body) {
+  comm::MpiThread thread;
+  comm::MpiCommunicator world(thread, "world", comm::all_ranks(thread));
+  std::vector<int> ranks{0};
+  if (world.rank() > 0) {
+    ranks.clear();
+    for (int rank = 1; rank < world.size(); ++rank) ranks.push_back(rank);
+  }
+  comm::MpiCommunicator lane(thread, "lane", ranks);
+  body(world, lane);
+}
+
+TEST(LanesOverMpi, WalkByThemselves) {
+  on_lanes(expect_lanes_walk_by_themselves);
+}
+TEST(LanesOverMpi, KeepTheirErrors) {
+  on_lanes(expect_an_error_stays_in_its_lane);
+}
+
 }  // namespace
 }  // namespace trireme::pipeline

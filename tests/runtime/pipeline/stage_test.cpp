@@ -32,6 +32,21 @@ TEST(StageRunner, AnErrorWhileOthersAreInACollectiveDoesNotHang) {
   LocalWorld::run(3, expect_no_hang_out_of_step);
 }
 
+void on_lanes(const std::function<void(Communicator&, Communicator&)>& body) {
+  LocalWorld alone(1), others(2);
+  LocalWorld::run(3, [&](Communicator& world) {
+    body(world, world.rank() == 0 ? alone.communicator(0) : others.communicator(world.rank() - 1));
+  });
+}
+
+TEST(Lanes, WalkByThemselves) {
+  on_lanes(expect_lanes_walk_by_themselves);
+}
+
+TEST(Lanes, KeepTheirErrors) {
+  on_lanes(expect_an_error_stays_in_its_lane);
+}
+
 TEST(StageRunner, WorksAlone) {
   LocalWorld::run(1, [](Communicator& world) {
     expect_stages_go_on(world);

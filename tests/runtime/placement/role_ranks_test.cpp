@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <numeric>
 #include <set>
 
 #include "runtime/base/error.h"
@@ -76,26 +78,63 @@ TEST(Role, HasTheConfigurationsNames) {
 }
 
 TEST(Mesh, LaysRanksOutWithTpInside) {
-  const Mesh mesh = Mesh::of({1, 2, 5, 7, 8, 9}, 2);
+  const Mesh mesh = Mesh::of({1, 2, 5, 7, 8, 9}, {.tp = 2});
   EXPECT_EQ(mesh.dp, 3);
   EXPECT_EQ(mesh.replica(1), (std::vector<int>{5, 7}));
-  EXPECT_EQ(mesh.part(1), (std::vector<int>{2, 7, 9}));
+  EXPECT_EQ(mesh.along(Axis::tp, {1, 0, 0, 0}), (std::vector<int>{5, 7}));
+  EXPECT_EQ(mesh.along(Axis::dp, {0, 0, 0, 1}), (std::vector<int>{2, 7, 9}));
   EXPECT_EQ(mesh.replicas(), (std::vector<std::vector<int>>{{1, 2}, {5, 7}, {8, 9}}));
-  for (int d = 0; d < mesh.dp; ++d)
-    for (int t = 0; t < mesh.tp; ++t) {
-      const auto place = mesh.find(mesh.rank(d, t));
-      ASSERT_TRUE(place);
-      EXPECT_EQ(place->d, d);
-      EXPECT_EQ(place->t, t);
-    }
   EXPECT_FALSE(mesh.find(3));
-  EXPECT_THROW(Mesh::of({0, 1, 2}, 2), Error);
-  EXPECT_TRUE(Mesh::of({}, 4).replicas().empty());
+  EXPECT_THROW(Mesh::of({0, 1, 2}, {.tp = 2}), Error);
+  EXPECT_TRUE(Mesh::of({}, {.tp = 4}).replicas().empty());
+  EXPECT_EQ(mesh.text(), "dp 3 x tp 2");
+}
+
+TEST(Mesh, CountsTheRanksOffOneAxisWithinTheOther) {
+  std::vector<int> ranks(2 * 3 * 2 * 2);
+  std::iota(ranks.begin(), ranks.end(), 100);
+  const Mesh mesh = Mesh::of(ranks, {.pp = 3, .cp = 2, .tp = 2});
+  EXPECT_EQ(mesh.text(), "dp 2 x pp 3 x cp 2 x tp 2");
+  int next = 100;
+  for (int d = 0; d < 2; ++d)
+    for (int p = 0; p < 3; ++p)
+      for (int c = 0; c < 2; ++c)
+        for (int t = 0; t < 2; ++t, ++next) {
+          EXPECT_EQ(mesh.rank({d, p, c, t}), next);
+          const auto place = mesh.find(next);
+          ASSERT_TRUE(place);
+          EXPECT_EQ((std::array{place->d, place->p, place->c, place->t}), (std::array{d, p, c, t}));
+        }
+  EXPECT_EQ(mesh.replica(1), Ranks(ranks.begin() + 12, ranks.end()));
+  EXPECT_EQ(mesh.along(Axis::cp, {1, 2, 0, 1}), (Ranks{121, 123}));
+  EXPECT_EQ(mesh.along(Axis::pp, {0, 2, 1, 0}), (Ranks{102, 106, 110}));
+  EXPECT_EQ(mesh.same_weights({1, 1, 1, 1}), (Ranks{105, 107, 117, 119}));
+}
+
+TEST(Groups, EndWithAllRanksWhereNoRoleHasThemAll) {
+  const RoleRanks roles{.actor = {2, 3}, .rollout = {0, 1, 3}};
+  const Group last = groups_of(roles).back();
+  EXPECT_EQ(last.name, kWeights);
+  EXPECT_EQ(last.ranks, (Ranks{0, 1, 2, 3}));
+}
+
+TEST(Groups, HoldTheOtherRolesRanksWhereRolloutIsApart) {
+  const auto has_training = [](const RoleRanks& roles) {
+    for (const Group& group : groups_of(roles))
+      if (group.name == kTraining) return group.ranks == roles.training();
+    return false;
+  };
+  EXPECT_TRUE(has_training({.actor = {0, 1}, .critic = {2}, .rollout = {3}}));
+  EXPECT_FALSE(has_training({.actor = {0, 1}, .rollout = {3}}));  // the actor's own group is that
+  EXPECT_FALSE(has_training({.actor = {0, 1}, .critic = {2}, .rollout = {2, 3}}));
+  EXPECT_FALSE(has_training({.actor = {0, 1}, .critic = {2}}));
+  EXPECT_TRUE((RoleRanks{.actor = {0, 1}, .rollout = {3}}).rollout_is_apart());
+  EXPECT_FALSE((RoleRanks{.actor = {0, 1}}).rollout_is_apart());
 }
 
 TEST(Groups, AreOpenedOnceWhateverNeedsThem) {
   RoleRanks roles{.actor = {0, 1, 2, 3}, .rollout = {0, 1, 2, 3}};
-  roles.tp = {.actor = 2, .rollout = 4};
+  roles.axes = {.actor = {.tp = 2}, .rollout = {.tp = 4}};
   std::vector<std::string> names;
   std::set<std::vector<int>> ranks;
   for (const Group& group : groups_of(roles)) {
@@ -105,6 +144,29 @@ TEST(Groups, AreOpenedOnceWhateverNeedsThem) {
   // Rollout's one replica is all its ranks, which is a group already; its dp groups are single ranks.
   EXPECT_EQ(names, (std::vector<std::string>{"actor+rollout", "actor.tp", "actor.tp", "actor.dp", "actor.dp",
                                              "rollout.dp", "rollout.dp", "rollout.dp", "rollout.dp"}));
+}
+
+TEST(Groups, FollowEveryAxis) {
+  RoleRanks roles{.actor = {0, 1, 2, 3, 4, 5, 6, 7}};
+  roles.axes.actor = {.pp = 2, .cp = 2};
+  std::vector<std::pair<std::string, Ranks>> groups;
+  for (const Group& group : groups_of(roles))
+    if (group.ranks.size() > 1) groups.emplace_back(group.name, group.ranks);
+  EXPECT_EQ(groups, (std::vector<std::pair<std::string, Ranks>>{{"actor", {0, 1, 2, 3, 4, 5, 6, 7}},
+                                                                {"actor.cp", {0, 1}},
+                                                                {"actor.cp", {2, 3}},
+                                                                {"actor.cp", {4, 5}},
+                                                                {"actor.cp", {6, 7}},
+                                                                {"actor.pp", {0, 2}},
+                                                                {"actor.pp", {1, 3}},
+                                                                {"actor.pp", {4, 6}},
+                                                                {"actor.pp", {5, 7}},
+                                                                {"actor.dp", {0, 4}},
+                                                                {"actor.dp", {1, 5}},
+                                                                {"actor.dp", {2, 6}},
+                                                                {"actor.dp", {3, 7}},
+                                                                {"actor.dp.cp", {0, 1, 4, 5}},
+                                                                {"actor.dp.cp", {2, 3, 6, 7}}}));
 }
 
 }  // namespace

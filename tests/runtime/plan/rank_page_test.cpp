@@ -24,6 +24,14 @@ TEST(RankPage, StartsEmpty) {
   EXPECT_TRUE(snapshot.collectives.empty());
 }
 
+TEST(RankPage, CountsTicks) {
+  auto page = RankPage::open("");
+  page.tick();
+  page.set_stage("gen");
+  page.tick();
+  EXPECT_EQ(page.read().ticks, 2);
+}
+
 TEST(RankPage, ShowsPhaseStepAndStage) {
   auto page = RankPage::open("");
   page.set_phase("grpo", 200);

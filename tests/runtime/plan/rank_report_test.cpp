@@ -57,19 +57,23 @@ TEST(RankReport, CarriesThePage) {
   page.set_phase("grpo", 9);
   page.set_step(4);
   page.set_stage("update_actor");
+  page.tick();
   page.set_error(ErrorCode::bad_shape, "3 is not 4");
   page.begin_collective(page.communicator_slot("world"), "all_gather", "bf16", 12);
   const auto before = page.read();
-  const auto exit = std::get<Exit>(there_and_back(Exit{true, 9, true, 42, before, 43, {"the", "end"}}));
+  const auto exit =
+      std::get<Exit>(there_and_back(Exit{true, 9, true, 42, before, 43, {"the", "end"}, {"NVRM: Xid"}}));
   EXPECT_TRUE(exit.signaled);
   EXPECT_EQ(exit.status, 9);
   EXPECT_TRUE(exit.ended_by_guard);
   EXPECT_EQ(exit.at_ns, 42);
   EXPECT_EQ(exit.now_ns, 43);
   EXPECT_EQ(exit.last_lines, (std::vector<std::string>{"the", "end"}));
+  EXPECT_EQ(exit.kernel, (std::vector<std::string>{"NVRM: Xid"}));
   const auto& after = exit.page;
   EXPECT_EQ(after.stage, before.stage);
   EXPECT_EQ(after.changed_ns, before.changed_ns);
+  EXPECT_EQ(after.ticks, 1);
   EXPECT_EQ(after.error, "3 is not 4");
   EXPECT_EQ(after.error_code, ErrorCode::bad_shape);
   ASSERT_EQ(after.collectives.size(), 1u);
@@ -82,9 +86,18 @@ TEST(RankReport, CarriesThePage) {
   EXPECT_EQ(state.stuck, "state D");
 }
 
+TEST(RankReport, CarriesWhatNcclSays) {
+  EXPECT_EQ(std::get<Diagnosis>(there_and_back(Diagnosis{{"Errors", "#0-0"}})).lines,
+            (std::vector<std::string>{"Errors", "#0-0"}));
+}
+
+TEST(RankReport, CarriesANote) {
+  EXPECT_EQ(std::get<Note>(there_and_back(Note{"{\"a\": 1}"})).text, "{\"a\": 1}");
+}
+
 TEST(RankReport, CarriesEveryOrder) {
-  for (const auto order :
-       {Order::beat, Order::stop, Order::end, Order::kill, Order::pause, Order::resume, Order::leave}) {
+  for (const auto order : {Order::beat, Order::stop, Order::end, Order::kill, Order::pause, Order::resume,
+                           Order::leave, Order::ask}) {
     std::string line = encode(order);
     line.pop_back();
     EXPECT_EQ(decode_order(line), order);

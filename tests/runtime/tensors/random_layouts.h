@@ -41,15 +41,23 @@ class RandomLayouts {
     layout.role = role;
     layout.dtype = comm::DType::i32;
     layout.mesh.tp = 1 + static_cast<int>(below(std::min(4, num_ranks)));
-    layout.mesh.dp = 1 + static_cast<int>(below(num_ranks / layout.mesh.tp));
+    const auto axis = [&](int64_t most) {
+      return most < 2 || one_in(2) ? 1 : 1 + static_cast<int>(below(most));
+    };
+    layout.mesh.pp = axis(num_ranks / layout.mesh.tp);
+    layout.mesh.cp = axis(num_ranks / (layout.mesh.tp * layout.mesh.pp));
+    layout.mesh.dp =
+        1 + static_cast<int>(below(num_ranks / (layout.mesh.tp * layout.mesh.pp * layout.mesh.cp)));
     std::vector<int> ranks(num_ranks);
     std::iota(ranks.begin(), ranks.end(), 0);
     if (one_in(2)) std::shuffle(ranks.begin(), ranks.end(), random_);
-    const int64_t needed = layout.mesh.dp * layout.mesh.tp, first = below(num_ranks - needed + 1);
+    const int64_t needed = layout.mesh.dp * layout.mesh.pp * layout.mesh.cp * layout.mesh.tp,
+                  first = below(num_ranks - needed + 1);
     layout.mesh.ranks.assign(ranks.begin() + first, ranks.begin() + first + needed);
     layout.zero = one_in(2);
     layout.alignment = one_in(2) ? 1 : 1 + below(5);
     for (const TensorSpec& tensor : tensors) layout.splits.push_back(split(tensor, layout.mesh.tp));
+    if (layout.mesh.pp > 1) layout.blocks_of_stages = stages(tensors.back().block + 1, layout.mesh.pp);
     return layout;
   }
 
@@ -71,6 +79,17 @@ class RandomLayouts {
   }
 
  private:
+  // Every block on a stage, some on several; a stage may have none.
+  std::vector<std::vector<int>> stages(int num_blocks, int pp) {
+    std::vector<std::vector<int>> blocks(pp);
+    for (int block = 0; block < num_blocks; ++block) {
+      const int64_t first = below(pp), second = one_in(4) ? below(pp) : first;
+      blocks[first].push_back(block);
+      if (second != first) blocks[second].push_back(block);
+    }
+    return blocks;
+  }
+
   Split split(const TensorSpec& tensor, int tp) {
     Split split;
     if (tensor.dims.empty() || one_in(4)) {

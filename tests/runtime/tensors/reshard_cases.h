@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/tensors/reshard_traffic.h"
@@ -73,14 +74,20 @@ inline void take_out(const std::vector<TensorSpec>& tensors, const Shared& share
     }
 }
 
+/// Where it happens: `settle` returns when what was enqueued on a GPU has been done.
+struct Where {
+  GpuToolkit gpu = {};
+  std::function<void()> settle = [] {};
+};
+
 // One reshard, run twice: each rank's memory ends up as the oracle says, and what travelled is what the plan
 // says, and as little as can be.
 inline void expect_resharded(comm::Communicator& world, const std::vector<TensorSpec>& tensors,
-                             const Reshard& reshard) {
+                             const Reshard& reshard, const Where& where = {}) {
   const auto held = oracle::memories(tensors, reshard.from, world.size())[world.rank()];
   auto wanted = oracle::memories(tensors, reshard.to, world.size())[world.rank()];
   CountingCommunicator counting(world);
-  Resharder resharder(counting, reshard);
+  Resharder resharder(counting, reshard, where.gpu);
   const NumberBlocks source(reshard.from.dtype, held);
   const auto all_wanted = wanted;
   for (const Shared& shared : resharder.shared()) take_out(tensors, shared, held, wanted);
@@ -89,6 +96,7 @@ inline void expect_resharded(comm::Communicator& world, const std::vector<Tensor
     for (size_t b = 0; b < wanted.size(); ++b)
       for (size_t i = 0; i < wanted[b].size(); ++i) target.put(b, i, -1);
     resharder.run(source.view(), target.view());
+    where.settle();
     for (size_t b = 0; b < wanted.size(); ++b)
       for (size_t i = 0; i < wanted[b].size(); ++i)
         ASSERT_EQ(target.at(b, i), NumberBlocks::value_of(wanted[b][i]))
@@ -106,7 +114,8 @@ inline void expect_resharded(comm::Communicator& world, const std::vector<Tensor
 }
 
 // Random layouts and types over all ranks of `world`.
-inline void expect_random_reshards(comm::Communicator& world, uint64_t first_seed, uint64_t last_seed) {
+inline void expect_random_reshards(comm::Communicator& world, uint64_t first_seed, uint64_t last_seed,
+                                   const Where& where = {}) {
   using comm::DType;
   static constexpr std::pair<DType, DType> kTypes[] = {{DType::i32, DType::i32},
                                                        {DType::f32, DType::bf16},
@@ -121,7 +130,7 @@ inline void expect_random_reshards(comm::Communicator& world, uint64_t first_see
     std::tie(from.dtype, to.dtype) = kTypes[seed % 4];
     const Reshard reshard{tensors, from, to, random.nodes(world.size()), random.options()};
     ASSERT_TRUE(check(reshard).empty());
-    expect_resharded(world, tensors, reshard);
+    expect_resharded(world, tensors, reshard, where);
   }
 }
 

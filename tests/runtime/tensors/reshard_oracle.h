@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "runtime/tensors/reshard_plan.h"
@@ -40,9 +41,22 @@ inline std::vector<bool> owned(const TensorSpec& tensor, const Split& split, int
   return result;
 }
 
-// What rank (d, t) stores of each block, in order.
+// Who stands where: rank -> (d of dp x cp, p, t), counting the list of ranks off, tp first.
+inline std::map<int, std::tuple<int, int, int>> places(const Layout& layout) {
+  std::map<int, std::tuple<int, int, int>> all;
+  size_t next = 0;
+  for (int d = 0; d < layout.mesh.dp; ++d)
+    for (int p = 0; p < layout.mesh.pp; ++p)
+      for (int c = 0; c < layout.mesh.cp; ++c)
+        for (int t = 0; t < layout.mesh.tp; ++t)
+          all[layout.mesh.ranks.at(next++)] = {d * layout.mesh.cp + c, p, t};
+  return all;
+}
+
+// What rank (d, p, t) stores of each block, in order.
 inline std::vector<std::vector<int64_t>> memory(const std::vector<TensorSpec>& tensors, const Layout& layout,
-                                                int d, int t) {
+                                                int d, int p, int t) {
+  const int copies = layout.mesh.dp * layout.mesh.cp;
   std::vector<std::vector<int64_t>> blocks(tensors.empty() ? 0 : tensors.back().block + 1);
   int64_t base = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -71,10 +85,15 @@ inline std::vector<std::vector<int64_t>> memory(const std::vector<TensorSpec>& t
       continue;
     }
     size_t cut = 0;  // the shortest that is enough
-    while (cut * layout.mesh.dp < line.size() || static_cast<int64_t>(cut) % layout.alignment != 0) ++cut;
-    line.resize(cut * layout.mesh.dp, -1);
+    while (cut * copies < line.size() || static_cast<int64_t>(cut) % layout.alignment != 0) ++cut;
+    line.resize(cut * copies, -1);
     line = std::vector<int64_t>(line.begin() + cut * d, line.begin() + cut * (d + 1));
   }
+  if (!layout.blocks_of_stages.empty())
+    for (int b = 0; b < static_cast<int>(blocks.size()); ++b) {
+      const std::vector<int>& own = layout.blocks_of_stages.at(p);
+      if (std::find(own.begin(), own.end(), b) == own.end()) blocks[b].clear();
+    }
   return blocks;
 }
 
@@ -82,8 +101,10 @@ inline std::vector<std::vector<int64_t>> memory(const std::vector<TensorSpec>& t
 inline std::vector<std::vector<std::vector<int64_t>>> memories(const std::vector<TensorSpec>& tensors,
                                                                const Layout& layout, int num_ranks) {
   std::vector<std::vector<std::vector<int64_t>>> all(num_ranks);
-  for (int d = 0; d < layout.mesh.dp; ++d)
-    for (int t = 0; t < layout.mesh.tp; ++t) all[layout.mesh.rank(d, t)] = memory(tensors, layout, d, t);
+  for (const auto& [rank, place] : places(layout)) {
+    const auto [d, p, t] = place;
+    all[rank] = memory(tensors, layout, d, p, t);
+  }
   return all;
 }
 

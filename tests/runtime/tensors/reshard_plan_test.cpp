@@ -13,7 +13,7 @@ namespace {
 Layout on(std::vector<int> ranks, int tp, std::vector<Split> splits, bool zero = false) {
   Layout layout;
   layout.role = "role";
-  layout.mesh = {static_cast<int>(ranks.size()) / tp, tp, std::move(ranks)};
+  layout.mesh = Mesh::of(std::move(ranks), {.tp = tp});
   layout.splits = std::move(splits);
   layout.dtype = comm::DType::i32;
   layout.zero = zero;

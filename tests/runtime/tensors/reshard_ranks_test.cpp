@@ -15,7 +15,7 @@ TEST(ReshardRanks, EachRankWithItsOwnPartGetsItsElements) {
 Layout on(std::vector<int> ranks, int tp, comm::DType dtype) {
   Layout layout;
   layout.role = "role";
-  layout.mesh = {static_cast<int>(ranks.size()) / tp, tp, std::move(ranks)};
+  layout.mesh = Mesh::of(std::move(ranks), {.tp = tp});
   layout.splits = {{0}};
   layout.dtype = dtype;
   return layout;

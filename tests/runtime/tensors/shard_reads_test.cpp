@@ -74,16 +74,17 @@ TEST(ShardReads, WhatAnyLayoutSavedFillsAnyOther) {
     const Layout saved = random.layout(tensors, num_ranks, "saved"), to = random.layout(tensors, 8, "actor");
     const ShardMap saved_map(tensors, saved), map(tensors, to);
     std::map<int, std::vector<int64_t>> files;
-    for (int d = 0; d < (saved.zero ? saved.mesh.dp : 1); ++d)
-      for (int t = 0; t < saved.mesh.tp; ++t) {
-        auto& file = files[d * saved.mesh.tp + t];
-        const Blocks blocks = oracle::memory(tensors, saved, d, t);
-        for (size_t b = 0; b < blocks.size(); ++b) {
-          EXPECT_EQ(block_begin(saved_map, t, static_cast<int>(b)), static_cast<int64_t>(file.size()));
-          file.insert(file.end(), blocks[b].begin(), blocks[b].end());
-        }
-        EXPECT_EQ(file_numel(saved_map, t), static_cast<int64_t>(file.size()));
+    for (const auto& [rank, place] : oracle::places(saved)) {
+      const auto [d, p, t] = place;
+      if (!saved.zero && d > 0) continue;
+      auto& file = files[(d * saved.mesh.pp + p) * saved.mesh.tp + t];
+      const Blocks blocks = oracle::memory(tensors, saved, d, p, t);
+      for (size_t b = 0; b < blocks.size(); ++b) {
+        EXPECT_EQ(block_begin(saved_map, p, t, static_cast<int>(b)), static_cast<int64_t>(file.size()));
+        file.insert(file.end(), blocks[b].begin(), blocks[b].end());
       }
+      EXPECT_EQ(file_numel(saved_map, p, t), static_cast<int64_t>(file.size()));
+    }
     const auto expected = oracle::memories(tensors, to, 8);
     for (int rank = 0; rank < 8; ++rank) {
       Blocks memory = unread(expected[rank]);
@@ -97,7 +98,7 @@ TEST(ShardReads, WhatAnyLayoutSavedFillsAnyOther) {
 
 TEST(ShardReads, RowsOfAColumnSplitAreReadInPieces) {
   const std::vector<TensorSpec> tensors{{"o", {3, 8}, 0}};
-  const Layout layout{"actor", {1, 2, {0, 1}}, {{1, 4}}};
+  const Layout layout{"actor", {.tp = 2, .ranks = {0, 1}}, {{1, 4}}};
   const auto reads = reads_of_tensors(ShardMap(tensors, layout), 1);
   ASSERT_EQ(reads.size(), 1u);
   EXPECT_EQ(reads[0].from.offset, 4);

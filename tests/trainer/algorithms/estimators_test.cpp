@@ -11,6 +11,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/files.h"
+#include "trainer/algorithms/value_fit.h"
 
 namespace trireme::algorithms {
 namespace {
@@ -78,6 +79,28 @@ TEST(Estimators, EqualTheFormulasInNumPyOnRandomAndEdgeBatches) {
           EXPECT_NEAR(one.returns[t], returns[t], 1e-7 * (1 + std::abs(returns[t]))) << i << ", " << t;
       }
     }
+}
+
+TEST(ValueFit, EqualsTheFormulaInNumPyHoweverGroupsAreDealtOut) {
+  const auto cases = nlohmann::json::parse(files::read(std::string(std::getenv("TRIREME_SOURCE_DIR")) +
+                                                       "/tests/trainer/algorithms/goldens/advantages.json"));
+  for (const auto& batch : cases) {
+    AlgorithmConfig config;
+    config.gamma = batch.at("gamma");
+    config.lam = batch.at("lam");
+    ValueFit first, second;
+    for (size_t i = 0; i < batch.at("groups").size(); ++i) {
+      std::vector<Trajectory> one(1);
+      batch.at("rewards")[i].get_to(one[0].rewards);
+      batch.at("mask")[i].get_to(one[0].mask);
+      batch.at("values")[i].get_to(one[0].values);
+      gae(one, config);
+      (i % 2 == 0 ? first : second).add(one[0]);
+    }
+    first.add(second);
+    const double expected = batch.at("explained_variance");
+    EXPECT_NEAR(first.explained_variance(), expected, 1e-6 * (1 + std::abs(expected))) << batch.at("name");
+  }
 }
 
 TEST(Estimators, AreNamedAlikeInBothTables) {

@@ -33,7 +33,11 @@ TEST_F(Bench, WhatCannotBeMeasuredIsSaid) {
       {{"bench", "rollout", "--shape", file("bad.json", "{")}, "is not valid JSON"},
       {{"bench", "rollout", "--shape", shape, "--context", "120"}, "more than the model takes, 128"},
       {{"bench", "rollout", "--shape", shape, "--batch", "0"}, "--batch 0"},
-      {{"bench", "rollout", "--shape", shape, "--dtype", "int8"}, "none of float32, bfloat16"}};
+      {{"bench", "rollout", "--shape", shape, "--dtype", "int8"}, "none of float32, bfloat16"},
+      {{"bench", "train-step", "--shape", shape, "--context", "64", "--pp", "2"},
+       "--pp 2 x --cp 1 x --tp 1 does not divide 1 ranks"},
+      {{"bench", "train-step", "--shape", shape, "--context", "64", "--pp", "2", "--zero-stage", "3"},
+       "--zero-stage 3 does not go with --pp 2"}};
   for (const auto& [arguments, message] : wrong) {
     const auto result = command(arguments);
     EXPECT_NE(result.status, 0);

@@ -13,6 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 
 // The one mistake that these overrides make in a good configuration.
@@ -31,18 +32,56 @@ TEST(Checks, WantAGroupForGrpo) {
 }
 
 TEST(Checks, WantWhatTheEstimatorNeeds) {
-  for (const char* name : {"remax", "reinforce_plus_plus"})  // compare with nothing of the prompt's others
+  for (const char* name : {"remax", "reinforce_plus_plus", "rloo"})  // do with a lone response
     EXPECT_THAT(mistakes_of(kGood, {"rollout.n=1", fmt::format("algorithm.adv_estimator={}", name)}),
                 IsEmpty());
-  for (const char* name : {"rloo", "opo", "gpg", "grpo_passk", "dr_grpo", "reinforce_plus_plus_baseline"})
+  for (const char* name : {"opo", "gpg", "grpo_passk", "dr_grpo", "reinforce_plus_plus_baseline"})
     EXPECT_THAT(only_mistake({"rollout.n=1", fmt::format("algorithm.adv_estimator={}", name)}),
                 HasSubstr(fmt::format("at least 2 for algorithm.adv_estimator = \"{}\"", name)));
-  EXPECT_THAT(only_mistake({"algorithm.adv_estimator=gae"}), HasSubstr("needs a critic"));
   EXPECT_THAT(only_mistake({"algorithm.adv_estimator=rloo", "algorithm.name=grpo"}),
               HasSubstr("write algorithm.name = \"rl\""));
   EXPECT_THAT(mistakes_of(kGood, {"algorithm.name=grpo"}), IsEmpty());
   EXPECT_THAT(mistakes_of(kGood, {"algorithm.name=sft", "algorithm.adv_estimator=gae"}), IsEmpty());
   EXPECT_THAT(only_mistake({"algorithm.adv_estimator=a2c"}), HasSubstr("reinforce_plus_plus"));
+}
+
+TEST(Checks, WantAWarmUpThatARunOfRejectionSamplingGetsThrough) {
+  EXPECT_THAT(mistakes_of(kGood, {"algorithm.name=rft", "rollout.n=1", "algorithm.adv_estimator=gae"}),
+              IsEmpty());
+  const std::vector<std::string> late{"algorithm.name=rft", "trainer.total_training_steps=4",
+                                      "actor.optim.lr_warmup_steps=5"};
+  EXPECT_THAT(only_mistake(late), HasSubstr("is longer than the run's 4 steps"));
+  auto from_base = late;
+  from_base.push_back("rft.start_from=base");  // a round's updates are not known
+  EXPECT_THAT(mistakes_of(kGood, from_base), IsEmpty());
+}
+
+TEST(Checks, WantACriticThatFits) {
+  const std::string gae = "algorithm.adv_estimator=gae", size = "data.train_batch_size=32";
+  EXPECT_THAT(mistakes_of(kGood, {gae}), IsEmpty());
+  EXPECT_THAT(mistakes_of(kGood, {gae, "rollout.n=1", "trainer.critic_warmup=5"}), IsEmpty());
+  EXPECT_THAT(only_mistake({"trainer.critic_warmup=5"}), HasSubstr("waits for a critic"));
+  EXPECT_THAT(only_mistake({gae, "trainer.critic_warmup=9", "trainer.total_training_steps=8"}),
+              HasSubstr("the actor would never be updated"));
+  EXPECT_THAT(only_mistake({gae, size, "critic.ppo_mini_batch_size=5"}),
+              HasSubstr("critic.ppo_mini_batch_size = 5 must divide data.train_batch_size = 32"));
+  EXPECT_THAT(only_mistake({gae, "critic.ppo_max_token_len_per_rank=7"}),
+              HasSubstr("critic.ppo_max_token_len_per_rank = 7 cannot hold one sequence"));
+  EXPECT_THAT(only_mistake({gae, size, "trainer.total_training_steps=2", "critic.optim.lr_warmup_steps=9",
+                            "critic.ppo_epochs=4"}),
+              HasSubstr("critic.optim.lr_warmup_steps = 9 is longer than the run's 2 steps"));
+  EXPECT_THAT(only_mistake({gae, "critic.cliprange_value=0"}), HasSubstr("above 0"));
+  EXPECT_THAT(only_mistake({gae, "critic.loss_agg_mode=mean"}), HasSubstr("one of actor, token-mean"));
+  EXPECT_THAT(only_mistake({gae, "placement.critic=3-1"}), HasSubstr("placement.critic"));
+  // Without one its settings ask for nothing.
+  EXPECT_THAT(mistakes_of(kGood, {size, "critic.ppo_mini_batch_size=5"}), IsEmpty());
+}
+
+TEST(Checks, WantWholeLayersAndSequencesInRollout) {
+  EXPECT_THAT(mistakes_of(kGood, {"rollout.parallel.pp=2"}),
+              ElementsAre(HasSubstr("rollout.parallel.pp = 2: a token would go through 2 ranks one after")));
+  EXPECT_THAT(mistakes_of(kGood, {"rollout.parallel.cp=2"}),
+              ElementsAre(HasSubstr("rollout.parallel.cp = 2: a token's row is one")));
 }
 
 TEST(Checks, WantSettingsOfAnAlgorithmThatFitEachOther) {
@@ -68,6 +107,55 @@ TEST(Checks, WantSettingsOfAnAlgorithmThatFitEachOther) {
                           "algorithm.overlong_buffer.len=4", "actor.policy_loss.loss_mode=gspo",
                           "algorithm.rollout_correction.rollout_is=sequence"}),
       IsEmpty());
+}
+
+TEST(Checks, WantRanksForRolloutAloneWhereItGoesAhead) {
+  const auto ahead = [](std::vector<std::string> overrides) {
+    overrides.push_back("rollout.steps_ahead=1");
+    return mistakes_of(kGood, overrides);
+  };
+  const std::string rollout = "placement.rollout=2-3", actor = "placement.actor=0-1",
+                    reference = "placement.reference=0", kl = "actor.use_kl_loss=true";
+  EXPECT_THAT(ahead({rollout, actor, "actor.use_kl_loss=false"}), IsEmpty());
+  EXPECT_THAT(ahead({rollout, actor, reference, kl}), IsEmpty());
+  EXPECT_THAT(ahead({rollout, actor, "placement.reference=1-2", kl}),
+              ElementsAre(HasSubstr("placement.reference = \"1-2\": name different ranks")));
+  EXPECT_THAT(ahead({rollout, actor, reference, kl, "algorithm.adv_estimator=gae"}),
+              ElementsAre(HasSubstr("placement.critic is all ranks")));
+  const Lines both = ahead({"actor.use_kl_loss=false"});
+  EXPECT_THAT(both, ElementsAre(testing::AllOf(HasSubstr("rollout.steps_ahead=1"),
+                                               HasSubstr("placement.rollout is all ranks, placement.actor is all"))));
+  for (const char* name : {"rft", "sft"})
+    EXPECT_THAT(ahead({rollout, actor, fmt::format("algorithm.name={}", name)}),
+                ElementsAre(HasSubstr("goes with reinforcement learning")));
+  EXPECT_THAT(only_mistake({"rollout.steps_ahead=-1"}), HasSubstr("rollout.steps_ahead"));
+  EXPECT_THAT(mistakes_of(kGood, {"rollout.steps_ahead=0"}), IsEmpty());
+}
+
+TEST(Checks, WantPreferencesThatFitTheirLoss) {
+  const auto dpo = [](std::vector<std::string> overrides) {
+    overrides.push_back("algorithm.name=dpo");
+    return mistakes_of(kGood, overrides);
+  };
+  EXPECT_THAT(dpo({}), IsEmpty());
+  EXPECT_THAT(dpo({"algorithm.dpo.label_smoothing=0.1"}), IsEmpty());
+  EXPECT_THAT(dpo({"algorithm.dpo.loss_type=ipo", "algorithm.dpo.reference_free=true"}), IsEmpty());
+  // All at once.
+  EXPECT_THAT(dpo({"algorithm.dpo.loss_type=ipo", "algorithm.dpo.label_smoothing=0.1",
+                   "actor.use_kl_loss=true", "actor.ppo_epochs=2", "actor.ppo_max_token_len_per_rank=90",
+                   "data.chosen_key=rejected", "algorithm.dpo.beta=0"}),
+              testing::UnorderedElementsAre(
+                  HasSubstr("label_smoothing = 0.1 means nothing to loss_type = \"ipo\""),
+                  HasSubstr("holds the policy to the reference by itself"),
+                  HasSubstr("one update of each batch"), HasSubstr("cannot hold one pair"),
+                  HasSubstr("name the same column"), HasSubstr("algorithm.dpo.beta must be above 0")));
+  EXPECT_THAT(dpo({"algorithm.dpo.loss_type=exo_pair"}), ElementsAre(HasSubstr("label_smoothing above 0")));
+  EXPECT_THAT(dpo({"algorithm.dpo.loss_type=dop"}), ElementsAre(HasSubstr("sppo_hard")));
+  EXPECT_THAT(dpo({"algorithm.dpo.label_smoothing=0.5"}), SizeIs(1));
+  EXPECT_THAT(dpo({"data.rejected_key="}), ElementsAre(HasSubstr("names a column")));
+  EXPECT_THAT(
+      dpo({"data.task=files", "data.train_files=/dev/null", "sft.warm_start=true", "sft.max_steps=5"}),
+      ElementsAre(HasSubstr("a run of its own")));
 }
 
 TEST(Checks, WantMiniBatchesThatDivideTheBatch) {
@@ -110,6 +198,15 @@ TEST(Checks, WantDataThatFitsTheTask) {
 TEST(Checks, WantRoomForOneSequence) {
   EXPECT_THAT(only_mistake({"actor.ppo_max_token_len_per_rank=79"}), HasSubstr("cannot hold one sequence"));
   EXPECT_THAT(only_mistake({"rollout.kv_cache_tokens=79"}), HasSubstr("cannot hold one sequence"));
+  // Ranks that share sequences out hold one together, and the message says how many would.
+  EXPECT_THAT(only_mistake({"actor.ppo_max_token_len_per_rank=30"}),
+              HasSubstr("make it 80, or share sequences out over more ranks with actor.parallel.cp = 3"));
+  EXPECT_THAT(
+      only_mistake({"actor.ppo_max_token_len_per_rank=30", "actor.parallel.cp=2", "reference.parallel.cp=2"}),
+      HasSubstr("on actor.parallel.cp = 2 ranks"));
+  EXPECT_THAT(mistakes_of(kGood, {"actor.ppo_max_token_len_per_rank=30", "actor.parallel.cp=3",
+                                  "reference.parallel.cp=3"}),
+              IsEmpty());
   EXPECT_THAT(mistakes_of(kGood, {"actor.ppo_max_token_len_per_rank=80", "rollout.kv_cache_tokens=80"}),
               IsEmpty());
 }
@@ -126,10 +223,11 @@ TEST(Checks, WantAWarmStartThatEndsAndComesBeforeSomething) {
 
 TEST(Checks, WantAWarmUpShorterThanTheRun) {
   EXPECT_THAT(only_mistake({"trainer.total_training_steps=5", "actor.optim.lr_warmup_steps=6"}),
-              HasSubstr("longer than the run's 5 updates"));
-  EXPECT_THAT(mistakes_of(kGood, {"trainer.total_training_steps=5", "actor.optim.lr_warmup_steps=20",
-                                  "actor.ppo_mini_batch_size=8"}),
-              IsEmpty());
+              HasSubstr("longer than the run's 5 steps"));
+  // Steps, however many updates each makes.
+  EXPECT_THAT(only_mistake({"trainer.total_training_steps=5", "actor.optim.lr_warmup_steps=20",
+                            "actor.ppo_mini_batch_size=8"}),
+              HasSubstr("actor.optim.lr_warmup_steps = 20"));
   EXPECT_THAT(only_mistake({"sft.warm_start=true", "sft.max_steps=5", "sft.optim.lr_warmup_steps=6"}),
               HasSubstr("sft.optim.lr_warmup_steps = 6"));
 }
@@ -234,25 +332,58 @@ RunConfig good_config() {
   return load(file.path());
 }
 
-TEST(CheckRanks, PassesBatchesThatDoNotDivide) {
+TEST(CheckRanks, PassesBatchesThatDoNotDivideOrAreSmallerThanTheRanks) {
   RunConfig config = good_config();
-  for (int ranks = 1; ranks <= 32; ++ranks) EXPECT_THAT(rank_mistakes(config, ranks), IsEmpty());
+  config.actor.ppo_mini_batch_size = 2;
+  for (int ranks = 1; ranks <= 40; ++ranks) EXPECT_THAT(rank_mistakes(config, ranks), IsEmpty());
 }
 
-TEST(CheckRanks, WantsAPromptForEachRankThatTrains) {
+TEST(CheckRanks, KnowsTheCriticsRanks) {
   RunConfig config = good_config();
-  EXPECT_EQ(
-      rank_mistakes(config, 33),
-      Lines{
-          "data.train_batch_size: 32 prompts are fewer than the 33 ranks that train (placement.actor): each "
-          "needs at least one (they need not divide evenly); raise it to 33 or start fewer ranks"});
-  config.actor.ppo_mini_batch_size = 2;
-  EXPECT_THAT(rank_mistakes(config, 3), ElementsAre(HasSubstr("actor.ppo_mini_batch_size: 2 prompts")));
-  config.placement.actor = "0-1";
-  EXPECT_THAT(rank_mistakes(config, 3), IsEmpty());
-  config.sft.warm_start = true;
-  config.sft.train_batch_size = 1;
-  EXPECT_THAT(rank_mistakes(config, 3), ElementsAre(HasSubstr("sft.train_batch_size: 1 examples")));
+  config.placement = {.actor = "0-1", .critic = "2-3", .reference = "0", .rollout = "0-1"};
+  EXPECT_THAT(rank_mistakes(config, 4), SizeIs(2));  // no estimator wants a critic: two ranks without a role
+  config.algorithm.adv_estimator = "gae";
+  EXPECT_THAT(rank_mistakes(config, 4), IsEmpty());
+  config.parallel.critic.tp = 3;
+  EXPECT_THAT(rank_mistakes(config, 4), ElementsAre(HasSubstr("critic.parallel.tp: 3 does not divide")));
+  config.parallel.critic.tp = 1;
+  config.placement.critic = "2-4";
+  EXPECT_THAT(rank_mistakes(config, 4), Not(IsEmpty()));
+}
+
+TEST(CheckRanks, AnAxisMustFitBesideTheOthers) {
+  RunConfig config = good_config();
+  config.parallel.actor.tp = 2;
+  config.parallel.actor.pp = 3;
+  EXPECT_THAT(rank_mistakes(config, 12), IsEmpty());
+  EXPECT_THAT(
+      rank_mistakes(config, 8),
+      ElementsAre(HasSubstr("actor.parallel.tp: 2 does not divide this role's 8 ranks beside the other "
+                            "axes' 3 of each replica; these do: none"),
+                  HasSubstr("actor.parallel.pp: 3 does not divide this role's 8 ranks beside the other "
+                            "axes' 2 of each replica; these do: 1, 2, 4")));
+}
+
+TEST(CheckRanks, KnowsWhichRolesPreferencesHave) {
+  RunConfig config;
+  config.algorithm.name = "dpo";
+  config.placement.actor = "0";
+  config.placement.reference = "1";
+  const auto told = [&](int ranks) {
+    try {
+      check_ranks(config, ranks);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(told(2), "") << "files have nothing to generate";
+  EXPECT_THAT(told(3), HasSubstr("rank 2 has no role"));
+  config.data.task = "arithmetic";
+  config.placement.rollout = "2";
+  EXPECT_EQ(told(3), "");
+  config.algorithm.dpo.reference_free = true;
+  EXPECT_THAT(told(3), HasSubstr("rank 1 has no role"));
 }
 
 TEST(CheckRanks, NamesPlacementsOnRanksThatDoNotExist) {

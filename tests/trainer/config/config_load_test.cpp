@@ -146,7 +146,7 @@ TEST(Load, FindsTheKeyThatWasMeant) {
            {"rollout.temp", "rollout.temperature"},
            {"actor.lr", "actor.optim.lr"},
            {"actor.optm.lr", "actor.optim.lr"},
-           {"temperature", "rollout.temperature"},
+           {"temperature", "rollout.temperature or rollout.val_kwargs.temperature"},
            {"trainer.seed", "run.seed"},
            {"algorithm.kl_loss_coef", "actor.kl_loss_coef"},
            {"dat.train_batch_size", "data.train_batch_size"},

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "runtime/base/error.h"
+#include "trainer/costs/model_shape.h"
 #include "trainer/models/decoder.h"
 
 namespace trireme::costs {
@@ -114,7 +115,8 @@ TEST(KvBudget, PredictsWhatTheCacheTakes) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     const models::Decoder decoder(shape, parameters, dtype);
     model.dtype = dtype == at::kFloat ? "fp32" : "bf16";
-    EXPECT_EQ(cache_shape(model).bytes_per_token(), decoder.kv_bytes_per_slot());
+    EXPECT_EQ(model_shape(model).kv_bytes_per_token(dtype == at::kFloat ? 4 : 2),
+              decoder.kv_bytes_per_slot());
     rollout::RolloutConfig config;
     config.kv_cache_memory_gb = 0.25;
     const KvBudget budget = plan_kv_cache(config, 2048, decoder.kv_bytes_per_slot(), {});
@@ -128,32 +130,6 @@ TEST(KvBudget, PredictsWhatTheCacheTakes) {
     const auto grown = static_cast<double>(resident_bytes() - before);
     EXPECT_NEAR(grown, static_cast<double>(budget.bytes), 0.02 * static_cast<double>(budget.bytes));
   }
-}
-
-TEST(KvBudget, ReadsTheShapeFromACheckpoint) {
-  const std::string folder = testing::TempDir() + "kv_budget_" + std::to_string(::getpid());
-  std::filesystem::create_directories(folder);
-  const auto write = [&](const std::string& text) { std::ofstream(folder + "/config.json") << text; };
-  models::ModelConfig model;
-  model.path = folder;
-  write(R"({"num_hidden_layers": 3, "num_attention_heads": 6, "hidden_size": 96, "num_key_value_heads": 2})");
-  EXPECT_EQ(cache_shape(model).bytes_per_token(), 2 * 3 * 2 * 16 * 2);
-  write(R"({"num_hidden_layers": 3, "num_attention_heads": 6, "hidden_size": 96, "head_dim": 32})");
-  model.dtype = "fp32";
-  EXPECT_EQ(cache_shape(model).bytes_per_token(), 2 * 3 * 6 * 32 * 4);
-  write(R"({"num_hidden_layers": -3, "num_attention_heads": "6", "hidden_size": 96})");
-  try {
-    cache_shape(model);
-    FAIL() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_config);
-    for (const char* named : {"config.json", "num_hidden_layers", "num_attention_heads"})
-      EXPECT_NE(error.message().find(named), std::string::npos) << error.message();
-  }
-  write("[1");
-  EXPECT_THROW(cache_shape(model), Error);
-  std::filesystem::remove_all(folder);
-  EXPECT_THROW(cache_shape(model), Error);
 }
 
 class FakeHost {

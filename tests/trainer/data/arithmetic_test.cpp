@@ -207,12 +207,12 @@ TEST(LoadProblems, MakesTheArithmeticTask) {
   config.arithmetic = small_config();
   config.train_max_samples = 100;
   config.val_max_samples = 10;
-  const ProblemSet set = load_problems(config, "answer", 3);
+  const ProblemSet set = load_problems(config, {"answer"}, 3);
   EXPECT_EQ(set.train.size(), 100u);
   EXPECT_EQ(set.val.size(), 10u);
   EXPECT_FALSE(set.bare.empty());
   config.task = "arithmetics";
-  EXPECT_THROW(load_problems(config, "answer", 3), Error);
+  EXPECT_THROW(load_problems(config, {"answer"}, 3), Error);
 }
 
 }  // namespace

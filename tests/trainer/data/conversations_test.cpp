@@ -27,7 +27,7 @@ class Conversations : public testing::Test {
   std::vector<Problem> load(const std::string& lines, const std::string& response_key = "") {
     std::ofstream(path_) << lines;
     config_.train_files = {path_};
-    return load_problems(config_, response_key, 1, &template_).train;
+    return load_problems(config_, {response_key}, 1, &template_).train;
   }
   std::string prompt_of(const std::string& value) {
     return load("{\"prompt\": " + value + ", \"answer\": \"a\"}")[0].prompt;
@@ -122,7 +122,7 @@ TEST_F(Conversations, VerlsParquetNeedsNoSettings) {
   const char* source = std::getenv("TRIREME_SOURCE_DIR");
   config_.train_files = {std::string(source != nullptr ? source : ".") +
                          "/tests/trainer/data/goldens/verl-snappy.parquet"};
-  const auto problems = load_problems(config_, "", 1, &template_).train;
+  const auto problems = load_problems(config_, {}, 1, &template_).train;
   ASSERT_EQ(problems.size(), 40u);
   EXPECT_EQ(problems[0].prompt, "<system>Be brief.</system><user>0: Wie viel ist 6 · 7?</user><assistant>");
   EXPECT_EQ(problems[3].answer, "21");

@@ -33,7 +33,7 @@ class LoadProblemsFromFiles : public testing::Test {
   ProblemSet load(const std::string& content, const std::string& response_key = "",
                   const std::string& name = "some.jsonl") {
     config_.train_files = {write(name, content)};
-    return load_problems(config_, response_key, 1);
+    return load_problems(config_, {response_key}, 1);
   }
 
   // The message of the error that loading throws, without the folder.
@@ -43,7 +43,7 @@ class LoadProblemsFromFiles : public testing::Test {
   }
   std::string mistakes() {
     try {
-      load_problems(config_, "", 1);
+      load_problems(config_, {}, 1);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_config);
       std::string text = error.message();
@@ -149,7 +149,7 @@ TEST_F(LoadProblemsFromFiles, ReadsFilesOfSeveralFormatsAsOneList) {
   config_.train_files = {golden("question-answer.parquet"),
                          write("more.jsonl", R"({"question": "3*3?", "answer": "9"})"),
                          golden("question-answer.parquet")};
-  const auto set = load_problems(config_, "answer", 1);
+  const auto set = load_problems(config_, {"answer"}, 1);
   ASSERT_EQ(set.train.size(), 5u);
   EXPECT_EQ(set.train[0].prompt, "6*7?");
   EXPECT_EQ(set.train[0].answer, "42");
@@ -271,7 +271,7 @@ TEST_F(LoadProblemsFromFiles, SplitsValidationProblemsBySeed) {
   config_.val_fraction = 0.1;
   config_.train_files = {write("many.jsonl", content)};
   const auto indices = [&](uint64_t seed) {
-    const auto set = load_problems(config_, "", seed);
+    const auto set = load_problems(config_, {}, seed);
     EXPECT_EQ(set.train.size(), 180u);
     std::set<int64_t> val, train;
     for (const auto& p : set.val) val.insert(p.index);
@@ -283,7 +283,7 @@ TEST_F(LoadProblemsFromFiles, SplitsValidationProblemsBySeed) {
   EXPECT_EQ(indices(1), indices(1));
   EXPECT_NE(indices(1), indices(2));
   config_.train_max_samples = 5;
-  EXPECT_EQ(load_problems(config_, "", 1).train.size(), 5u);
+  EXPECT_EQ(load_problems(config_, {}, 1).train.size(), 5u);
 }
 
 TEST_F(LoadProblemsFromFiles, ReadsValidationFiles) {
@@ -303,7 +303,7 @@ TEST_F(LoadProblemsFromFiles, ReadsAllOfGsm8k) {
   config_.prompt_key = "question";
   config_.train_files = {path};
   config_.val_fraction = 0.05;
-  const auto set = load_problems(config_, "answer", 1);
+  const auto set = load_problems(config_, {"answer"}, 1);
   EXPECT_EQ(set.train.size() + set.val.size(), 7473u);
   EXPECT_EQ(set.val.size(), 374u);
   for (const auto* problems : {&set.train, &set.val})
@@ -318,6 +318,10 @@ TEST(GroundTruth, IsWhatFollowsTheLastMark) {
   EXPECT_EQ(ground_truth_of(" 42\n"), "42");
   EXPECT_EQ(ground_truth_of(""), "");
   EXPECT_EQ(ground_truth_of("####"), "");
+  const std::string tests = R"({"inputs": ["#### 1"], "outputs": ["1"]})",
+                    code = "#### first\nassert f(1) == 1";
+  EXPECT_EQ(ground_truth_of(tests), tests);
+  EXPECT_EQ(ground_truth_of(code), code);
 }
 
 TEST_F(LoadProblemsFromFiles, RefusesJsonThatIsTooDeepOrHasNoNumber) {

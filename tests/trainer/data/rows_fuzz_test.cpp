@@ -151,7 +151,7 @@ TEST_F(RowsFuzz, DamagedJsonIsRefusedOrRead) {
     }
     config.train_files = {write(content)};
     try {
-      load_problems(config, "", 1);
+      load_problems(config, {}, 1);
       ++read;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_config) << error.message();
@@ -162,7 +162,7 @@ TEST_F(RowsFuzz, DamagedJsonIsRefusedOrRead) {
     std::string deep;
     for (int i = 0; i < 1'000'000; ++i) deep += bracket;
     config.train_files = {write(deep)};
-    EXPECT_THROW(load_problems(config, "", 1), Error);
+    EXPECT_THROW(load_problems(config, {}, 1), Error);
   }
 }
 

@@ -1,6 +1,6 @@
 #include "tests/trainer/models/gpu_kernels_double.h"
 
-#include "tests/trainer/models/gpu_double.h"
+#include "tests/runtime/comm/gpu_device_double.h"
 #include "trainer/models/gpu_kernels_body.inc"
 
 namespace trireme::models {

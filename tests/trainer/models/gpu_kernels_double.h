@@ -1,4 +1,4 @@
-// The GPU kernels' own source, compiled for the host (gpu_double.h): tensors lie in the host's memory, a
+// The GPU kernels' own source, compiled for the host (gpu_device_double.h): tensors lie in the host's memory, a
 // stream is nothing.
 #pragma once
 

@@ -57,12 +57,13 @@ struct Outcome {
   int64_t graph_bytes = 0, peak_bytes = 0;
 };
 
-Outcome train(const DecoderShape& shape, at::ScalarType dtype, bool recompute) {
+Outcome train(const DecoderShape& shape, at::ScalarType dtype, bool recompute,
+              memory::Shelf* shelf = nullptr) {
   ParameterSet parameters(parameter_specs(shape), at::kCPU);
   parameters.initialize(3, shape);
   parameters.enable_gradients();
   Decoder decoder(shape, parameters, dtype);
-  decoder.recompute_blocks(recompute);
+  decoder.recompute_blocks(recompute, shelf);
   const ForwardBatch batch = batch_of(shape);
   std::vector<int32_t> rows, tokens;
   for (int32_t row = 0; row < static_cast<int32_t>(batch.num_rows()); row += 3) {
@@ -104,6 +105,24 @@ TEST(Recompute, AGraphKeepsOneTensorALayer) {
   EXPECT_LT(again.graph_bytes, (kLayers + 3) * input);
   EXPECT_GT(kept.graph_bytes, 2 * again.graph_bytes);
   EXPECT_LT(again.peak_bytes, kept.peak_bytes / 2);
+}
+
+TEST(Recompute, WhatAShelfKeepsIsNotInMemoryAndHasTheSameBits) {
+  constexpr int64_t kLayers = 8;
+  memory::Outside outside(at::kCPU, testing::TempDir());
+  memory::Shelf shelf(outside);
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const DecoderShape shape = shape_of(kLayers, false);
+    const Outcome there = train(shape, dtype, true), aside = train(shape, dtype, true, &shelf);
+    EXPECT_TRUE(there.loss.equal(aside.loss));
+    EXPECT_TRUE(there.gradient.equal(aside.gradient)) << toString(dtype);
+    const auto rows = static_cast<int64_t>(batch_of(shape).num_rows());
+    const int64_t input = rows * shape.hidden_size * (dtype == at::kFloat ? 4 : 2);
+    // What is behind is still there: two copies, and the input of the last block.
+    EXPECT_LE(aside.graph_bytes, there.graph_bytes - (kLayers - 3) * input);
+    EXPECT_LT(aside.peak_bytes, there.peak_bytes);
+    EXPECT_EQ(outside.most_bytes(), kLayers * rows * shape.hidden_size * 4) << "of fp32, and used again";
+  }
 }
 
 TEST(Recompute, APartRunsAgainOnlyWhereAGradientIsAskedFor) {

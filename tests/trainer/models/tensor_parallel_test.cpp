@@ -189,7 +189,8 @@ TEST(TensorParallel, SlicesLieWhereTheLayoutSaysTheyDo) {
     for (const int tp : {1, 2, 4}) {
       std::vector<int> ranks(tp);
       std::iota(ranks.begin(), ranks.end(), 0);
-      const tensors::Layout layout{"actor", {1, tp, ranks}, tensor_splits(shape), comm::DType::f32};
+      const tensors::Layout layout{"actor", placement::Mesh::of(ranks, {.tp = tp}), tensor_splits(shape),
+                                   comm::DType::f32};
       EXPECT_TRUE(tensors::check(tensors, layout, tp).empty());
       const tensors::ShardMap map(tensors, layout);
       for (int t = 0; t < tp; ++t) {
@@ -210,7 +211,8 @@ TEST(TensorParallel, SlicesLieWhereTheLayoutSaysTheyDo) {
 
 TEST(TensorParallel, ALayoutThatDoesNotFitNamesTheSizesThatDo) {
   const DecoderShape shape = shape_of("qwen2");
-  const tensors::Layout layout{"actor", {1, 5, {0, 1, 2, 3, 4}}, tensor_splits(shape), comm::DType::f32};
+  const tensors::Layout layout{
+      "actor", {.tp = 5, .ranks = {0, 1, 2, 3, 4}}, tensor_splits(shape), comm::DType::f32};
   EXPECT_FALSE(tensors::check(tensor_specs(shape), layout, 5).empty());
   EXPECT_EQ(tensors::tp_sizes_that_fit(tensor_specs(shape), tensor_splits(shape), 12),
             (std::vector<int>{1, 2, 4, 6, 12}));

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 
 namespace trireme::optim {
 namespace {
@@ -83,6 +84,37 @@ TEST(LearningRate, WarmsUpThenFollowsItsSchedule) {
   config.lr_scheduler_type = "cosine";
   EXPECT_NEAR(learning_rate(config, 54, 104), 0.2 + 0.8 * 0.5, 1e-12);
   EXPECT_NEAR(learning_rate(config, 500, 104), 0.2, 1e-12);
+}
+
+// Several pieces, of which the last ones are short.
+TEST(AdamW, MomentsThatAreOutsideGiveTheSameBits) {
+  const auto make = [] {
+    models::ParameterSet parameters({{"a", {2 * AdamW::kPiece + 77}, Kind::bias}, {"b", {3}, Kind::bias},
+                                     {"c", {5, 1001}, Kind::matrix}},
+                                    at::kCPU);
+    parameters.enable_gradients();
+    parameters.flat().copy_(at::arange(parameters.num_parameters(), at::kFloat).sin_());
+    return parameters;
+  };
+  models::ParameterSet there = make(), outside = make();
+  memory::Outside room(at::kCPU, testing::TempDir());
+  AdamW kept(there, {}), aside(outside, {}, &room);
+  EXPECT_EQ(room.most_bytes(), 2 * 4 * there.num_parameters());
+  for (int step = 0; step < 3; ++step) {
+    const at::Tensor gradient = at::arange(there.num_parameters(), at::kFloat).add_(step).cos_();
+    there.flat_gradient().copy_(gradient);
+    outside.flat_gradient().copy_(gradient);
+    EXPECT_EQ(kept.step(0.1), aside.step(0.1));
+    ASSERT_TRUE(there.flat().equal(outside.flat())) << step;
+  }
+  for (const auto which : {AdamW::first, AdamW::second})
+    EXPECT_TRUE(kept.moment(which).equal(aside.moment(which)));
+  // As a resumed run sets them.
+  models::ParameterSet resumed = make();
+  AdamW again(resumed, {}, &room);
+  EXPECT_EQ(again.moment(AdamW::first).abs().max().item<float>(), 0.0f);
+  for (const auto which : {AdamW::first, AdamW::second}) again.set_moment(which, kept.moment(which));
+  EXPECT_TRUE(again.moment(AdamW::second).equal(kept.moment(AdamW::second)));
 }
 
 }  // namespace

@@ -291,7 +291,7 @@ TEST(Reward, AGroundTruthThatCannotBeUsedIsAnError) {
                                     {"arithmetic", "2.5"},
                                     {"arithmetic", ""}}) {
     const auto reward = make_reward({.name = name});
-    EXPECT_NE(reward->ground_truth_mistake(truth), "") << name << ": " << truth;
+    EXPECT_NE(reward->ground_truth_mistake("", truth), "") << name << ": " << truth;
     try {
       reward->score("", "#### 18", truth);
       ADD_FAILURE() << name << " took " << truth;
@@ -300,7 +300,7 @@ TEST(Reward, AGroundTruthThatCannotBeUsedIsAnError) {
       EXPECT_NE(error.message().find(name), std::string::npos) << error.message();
     }
   }
-  EXPECT_EQ(make_reward({.name = "gsm8k"})->ground_truth_mistake("18"), "");
+  EXPECT_EQ(make_reward({.name = "gsm8k"})->ground_truth_mistake("", "18"), "");
 }
 
 TEST(Reward, AnUnknownNameGetsTheNearestOne) {

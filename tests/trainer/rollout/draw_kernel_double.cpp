@@ -1,6 +1,6 @@
 #include "tests/trainer/rollout/draw_kernel_double.h"
 
-#include "tests/trainer/models/gpu_double.h"
+#include "tests/runtime/comm/gpu_device_double.h"
 #include "trainer/rollout/draw_kernel_body.inc"
 
 namespace trireme::rollout {

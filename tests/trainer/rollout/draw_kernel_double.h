@@ -1,4 +1,4 @@
-// The draw kernel's own source, compiled for the host (tests/trainer/models/gpu_double.h).
+// The draw kernel's own source, compiled for the host (tests/runtime/comm/gpu_device_double.h).
 #pragma once
 
 #include "trainer/rollout/draw_kernel.h"

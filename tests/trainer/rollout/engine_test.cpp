@@ -75,15 +75,21 @@ TEST(Engine, CountsTokensStepsAndPages) {
   config.kv_cache_tokens = 320;
   Engine engine(model.decoder(), config, {}, 64);
   std::vector<int64_t> finished;
+  int64_t signs_of_life = 0;
+  engine.set_sign_of_life([&] { ++signs_of_life; });
   engine.generate({{.id = 7, .prompt = std::vector<int32_t>(20, 3), .n = 4, .max_new_tokens = 10},
                    {.id = 8, .prompt = {1, 2}, .n = 1, .max_new_tokens = 3}},
-                  [&](const Completion& c) { finished.push_back(c.id); });
-  EXPECT_EQ(finished, (std::vector<int64_t>{8, 7}));
+                  [&](size_t request, size_t sample, const Response& response) {
+                    finished.push_back(static_cast<int64_t>(10 * request + sample));
+                    EXPECT_EQ(response.tokens.size(), request == 0 ? 10u : 3u);
+                  });
+  EXPECT_EQ(finished, (std::vector<int64_t>{10, 0, 1, 2, 3}));
   const EngineStats stats = engine.take_stats();
   EXPECT_EQ(stats.prompt_tokens, 82);
   EXPECT_EQ(stats.cached_prompt_tokens, 60);
   EXPECT_EQ(stats.generated_tokens, 43);
   EXPECT_EQ(stats.steps, 10);
+  EXPECT_EQ(signs_of_life, 10);
   EXPECT_EQ(stats.preemptions, 0);
   EXPECT_EQ(stats.recomputed_tokens, 0);
   EXPECT_EQ(stats.total_pages, 20);

@@ -33,6 +33,7 @@ class RepeatedCalls : public StepGraphs {
     graphs_[rows] = enqueue;
   }
   void replay(int64_t rows) override { graphs_.at(rows)(); }
+  void clear() override { graphs_.clear(); }
 
  private:
   std::map<int64_t, std::function<void()>> graphs_;

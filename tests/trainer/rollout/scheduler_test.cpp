@@ -156,7 +156,7 @@ Response expected_response(const Request& request, int32_t sample, const std::ve
 
 struct Outcome {
   std::vector<Completion> completions;
-  std::vector<int64_t> finished;  // ids, in order
+  std::vector<std::pair<int64_t, size_t>> finished;  // ids and samples, in order
   SchedulerStats stats;
   int64_t rows = 0, steps = 0, available_pages = 0, peak_pages = 0, most_segments = 0, most_rows = 0;
 };
@@ -187,7 +187,10 @@ Outcome run(const RolloutConfig& config, int64_t num_pages, const std::vector<Re
                          -1.0f, 2.0f});
       }
     }
-    scheduler.retire(drawn, [&](const Completion& c) { out.finished.push_back(c.id); });
+    scheduler.retire(drawn, [&](size_t request, size_t sample, const Response& response) {
+      EXPECT_EQ(&response, &out.completions[request].responses[sample]);
+      out.finished.emplace_back(requests[request].id, sample);
+    });
     out.rows += plan.batch.num_rows();
     out.most_rows = std::max(out.most_rows, plan.batch.num_rows());
     out.most_segments = std::max(out.most_segments, static_cast<int64_t>(plan.batch.segments.size()));
@@ -248,9 +251,11 @@ TEST(Scheduler, MakesTheSameResponsesUnderAnyLimits) {
     ASSERT_EQ(out.available_pages, num_pages) << "pages leaked, seed " << seed;
     ASSERT_LE(out.most_rows, config.max_num_batched_tokens);
     ASSERT_LE(out.most_segments, config.max_num_seqs);
-    std::vector<int64_t> finished = out.finished;
+    auto finished = out.finished;
     std::sort(finished.begin(), finished.end());
-    ASSERT_EQ(finished.size(), requests.size());
+    size_t samples = 0;
+    for (const Request& request : requests) samples += static_cast<size_t>(request.n);
+    ASSERT_EQ(finished.size(), samples);
     ASSERT_TRUE(std::adjacent_find(finished.begin(), finished.end()) == finished.end());
     preemptions += out.stats.preemptions;
     recomputed += out.stats.recomputed_tokens;
@@ -331,13 +336,13 @@ TEST(Scheduler, SamplesShareThePagesOfTheirPrompt) {
   EXPECT_EQ(out.steps, 12);
 }
 
-TEST(Scheduler, ReportsRequestsAsSoonAsTheyAreFinished) {
+TEST(Scheduler, ReportsResponsesAsSoonAsTheyAreFinished) {
   std::vector<Request> requests(3);
   requests[0] = {.id = 10, .prompt = {1}, .n = 2, .max_new_tokens = 9};
   requests[1] = {.id = 11, .prompt = {2}, .n = 2, .max_new_tokens = 1};
   requests[2] = {.id = 12, .prompt = {3}, .n = 1, .max_new_tokens = 5};
   const Outcome out = run({}, 64, requests, stop_at({}));
-  EXPECT_EQ(out.finished, (std::vector<int64_t>{11, 12, 10}));
+  EXPECT_EQ(out.finished, (std::vector<std::pair<int64_t, size_t>>{{11, 0}, {11, 1}, {12, 0}, {10, 0}, {10, 1}}));
 }
 
 }  // namespace

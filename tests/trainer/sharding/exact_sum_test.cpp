@@ -72,6 +72,26 @@ TEST(ExactSum, IsTheSumToTheLastPlaceOfFp32) {
                 std::max<double>(static_cast<double>(std::fabs(expected[i])) * 0x1p-23, 60 * 0x1p-61));
 }
 
+// Large elements take another way than small ones, and so do small ones beside them.
+TEST(ExactSum, AnElementsSumIsItsOwnWhateverStandsBesideIt) {
+  constexpr int kSize = 7000;
+  auto parts = addends(5, kSize, 0x1p-11);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    parts[i][1234] = 0x1p-11f;
+    parts[i][1235] = std::nextafter(0x1p-11f, 0.0f) * (i % 2 == 0 ? 1 : -1);
+    parts[i][5000 + i] = 77.7f;
+  }
+  ExactSum all(kSize);
+  for (auto& part : parts) all.add(tensor_of(part));
+  const auto values = read(all);
+  for (int i = 0; i < kSize; ++i) {
+    ExactSum alone(1);
+    for (auto& part : parts) alone.add(at::from_blob(&part[i], {1}, at::kFloat));
+    ASSERT_EQ(values[i], read(alone)[0]) << i;
+    ASSERT_EQ(all.low().const_data_ptr<int64_t>()[i], alone.low().const_data_ptr<int64_t>()[0]) << i;
+  }
+}
+
 TEST(ExactSum, TakesFewerElementsThanItHasAndStartsAgainAtZero) {
   ExactSum sum(5);
   std::vector<float> three{1.5f, -2.0f, 1e-9f};

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <mutex>
+
 #include "runtime/comm/local_communicator.h"
 #include "trainer/optim/adamw.h"
 #include "trainer/sharding/trained_parameters.h"
@@ -38,7 +40,7 @@ TEST(StateBytes, AreThoseOfTheTensorsThatExist) {
             const StateBytes said = state_bytes(shape, dtype == at::kFloat ? 4 : 2, dp, 1, stage, true);
             const auto bytes = [](const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); };
             EXPECT_EQ(said.masters, bytes(parameters.masters()));
-            EXPECT_EQ(said.moments, bytes(optimizer.first_moment()) + bytes(optimizer.second_moment()));
+            EXPECT_EQ(said.moments, bytes(optimizer.moment(optim::AdamW::first)) + bytes(optimizer.moment(optim::AdamW::second)));
             models::ParameterSet& set = parameters.weights();
             int64_t weights = 0, gradient = bytes(parameters.gradient());
             for (int b = 0; !set.is_flat() && b < set.num_blocks(); ++b) {
@@ -53,6 +55,27 @@ TEST(StateBytes, AreThoseOfTheTensorsThatExist) {
             EXPECT_NEAR(static_cast<double>(said.gradient), static_cast<double>(gradient),
                         static_cast<double>(padding));
           });
+}
+
+// Stages hold what they compute; the tied embedding counts on two.
+TEST(StateBytes, OfAPipelinesStagesAreThoseOfTheirTensors) {
+  for (const bool tied : {false, true})
+    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+      int64_t masters = 0;
+      std::mutex mutex;
+      comm::LocalWorld::run(3, [&](comm::Communicator& stages) {
+        const models::DecoderShape shape = shape_of(tied);
+        const TrainingRanks ranks{nullptr, {}, &stages};
+        TrainedParameters parameters(shape, at::kCPU, dtype, 0, false, ranks);
+        const StateBytes said =
+            state_bytes(shape, dtype == at::kFloat ? 4 : 2, 1, 1, 0, true, ranks.pipeline());
+        EXPECT_EQ(said.masters, static_cast<int64_t>(parameters.masters().nbytes()));
+        EXPECT_EQ(said.gradient, static_cast<int64_t>(parameters.gradient().nbytes()));
+        const std::lock_guard lock(mutex);
+        masters += said.masters;
+      });
+      EXPECT_EQ(masters, 4 * (shape_of(tied).num_parameters() + (tied ? 512 * 64 : 0)));
+    }
 }
 
 TEST(StateBytes, FallWithTheNumberOfRanksButForWhatIsHeldWhole) {

@@ -30,9 +30,10 @@ struct Outcome {
 
 // `steps` of a run, with one replica to a rank.
 Outcome outcome(const SmallRun& run, const plan::RankEnv& env, int64_t steps, bool inexact = false) {
-  SmallRank rank(run, env, everyone(env.num_ranks));
+  const bool critic = algorithms::needs_of(run.algorithm.adv_estimator).values;
+  SmallRank rank(run, env, everyone(env.num_ranks, critic));
   if (inexact) rank.models.inexact_because = "this test says so";
-  OnlineStep step(rank.context, run.data, run.rollout, run.algorithm, run.actor);
+  OnlineStep step(rank.context, run.data, run.rollout, run.algorithm, run.actor, run.critic);
   Outcome result;
   int64_t taken = 0;
   for (int64_t i = 0; i < steps; ++i) {
@@ -64,13 +65,12 @@ SmallRun small_run() {
   run.actor.loss.use_kl_loss = false;
   run.algorithm.use_kl_in_reward = true;
   run.algorithm.kl_ctrl.kl_coef = 0.5;
-  run.parallel.reduce = "exact";
+  run.parallel.reduce = run.critic_parallel.reduce = "exact";
   return run;
 }
 
 TEST(Algorithms, EveryEstimatorGivesTheSameOnAnyNumberOfRanks) {
   for (const auto& estimator : algorithms::kEstimators) {
-    if (estimator.values) continue;
     SmallRun run = small_run();
     run.algorithm.adv_estimator = estimator.name;
     expect_the_same(run, estimator.name);
@@ -153,7 +153,7 @@ TEST(Algorithms, AResponseThatIsRejectedMightAsWellNotBeThere) {
     const auto gradient = [&](bool rejected) {
       SmallRank rank(run, alone(), everyone(1));
       StepMetrics metrics;
-      auto groups = generate_groups(rank.context, run.data, run.rollout, {}, metrics);
+      auto groups = generate_groups(rank.context, run.data, run.rollout, {}, metrics).groups;
       for (Group& group : groups) {
         for (size_t i = 0; i < group.samples.size(); ++i) {
           Sample& sample = group.samples[i];

@@ -64,6 +64,27 @@ TEST_F(Credit, LeavesTheWeightAloneWhereKlIsNotInTheReward) {
   EXPECT_NEAR(groups_[0].samples[0].advantages[1], 0.5 / (std::sqrt(0.5) + 1e-6), 1e-6);
 }
 
+TEST_F(Credit, TellsTheCriticWhatItsValuesShouldHaveBeen) {
+  config_.adv_estimator = "gae";
+  groups_[0].samples[0].values = {0.5F, 0.25F};
+  groups_[0].samples[1].values = {0.1F};
+  groups_[1].samples[0].values = {0, 0, 0};  // and none of a response without tokens
+  assign();
+  EXPECT_EQ(groups_[0].samples[0].returns, (std::vector<float>{1, 1}));
+  EXPECT_FLOAT_EQ(groups_[0].samples[1].returns[0], 0.0F);
+  EXPECT_EQ(groups_[1].samples[0].returns, (std::vector<float>{0.5F, 0.5F, 0.5F}));
+  EXPECT_TRUE(groups_[1].samples[1].returns.empty());
+  // Returns less values, whitened over the batch.
+  const double mean = (0.5 + 0.75 - 0.1 + 3 * 0.5) / 6;
+  const double squares =
+      4 * (0.5 - mean) * (0.5 - mean) + (0.75 - mean) * (0.75 - mean) + (-0.1 - mean) * (-0.1 - mean);
+  EXPECT_NEAR(groups_[0].samples[0].advantages[0], (0.5 - mean) / std::sqrt(squares / 5 + 1e-8), 1e-6);
+  const auto metrics = metrics_.reduce(world_.communicator(0));
+  EXPECT_NEAR(metrics.at("critic/vf_explained_var"), 1 - (squares / 5) / (0.1416666667 + 1e-5), 1e-6);
+  EXPECT_NEAR(metrics.at("critic/values/mean"), 0.85 / 6, 1e-7);
+  EXPECT_EQ(metrics.at("critic/returns/max"), 1.0);
+}
+
 TEST_F(Credit, OfRejectedTokensIsNotLearned) {
   Sample& one = groups_[0].samples[0];
   one.old_log_probs = {-0.5F, -2.0F};
@@ -91,11 +112,15 @@ TEST(Group, ComesBackFromItsMessage) {
   group.greedy_score = 0.5;
   group.samples = {sample({-1, -2}, {-1.5F, -2}, {-3, -4}, 0.25)};
   group.samples[0].advantages = {1, 2};
+  group.samples[0].values = {0.5F, 0.25F};
+  group.samples[0].returns = {3, 4};
   group.samples[0].importance = {0.5F, 1};
   group.samples[0].mask = {0, 1};
   const Group back = unpack(pack(group));
   EXPECT_EQ(back.greedy_score, 0.5);
   EXPECT_EQ(back.samples[0].advantages, group.samples[0].advantages);
+  EXPECT_EQ(back.samples[0].values, group.samples[0].values);
+  EXPECT_EQ(back.samples[0].returns, group.samples[0].returns);
   EXPECT_EQ(back.samples[0].importance, group.samples[0].importance);
   EXPECT_EQ(back.samples[0].mask, group.samples[0].mask);
   EXPECT_EQ(pack(back), pack(group));

@@ -6,11 +6,10 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/zeros.h>
 
 #include "runtime/base/error.h"
 #include "tests/trainer/steps/small_run.h"
-#include "trainer/models/tensor_view.h"
+#include "tests/trainer/steps/whole_masters.h"
 #include "trainer/steps/run_state.h"
 
 namespace trireme::steps {
@@ -30,6 +29,7 @@ struct Where {
   int tp = 1, rollout_tp = 1, reference_tp = 1;
   int64_t zero_stage = 0;
   const char* reduce = "exact";
+  int cp = 1;  // of the actor
 };
 
 const std::vector<int> kAll{0, 1, 2, 3};
@@ -46,34 +46,15 @@ placement::RoleRanks roles_of(const Where& where) {
   roles.actor = where.actor;
   roles.rollout = where.rollout;
   roles.reference = where.reference;
-  roles.tp = {.actor = where.tp, .reference = where.reference_tp, .rollout = where.rollout_tp};
+  roles.axes = {.actor = {.cp = where.cp, .tp = where.tp},
+                .reference = {.tp = where.reference_tp},
+                .rollout = {.tp = where.rollout_tp}};
   return roles;
 }
 
 // The whole model's masters, on every rank.
 at::Tensor gathered_masters(SmallRank& rank, const models::DecoderShape& shape) {
-  const models::ParameterSet whole(models::parameter_specs(shape), at::kCPU);
-  const at::Tensor values = at::zeros({whole.num_parameters()}, at::kFloat),
-                   count = at::zeros({whole.num_parameters()}, at::kFloat);
-  if (rank.models.actor_parameters) {
-    const sharding::TrainedParameters& mine = *rank.models.actor_parameters;
-    for (const sharding::Stretch& stretch : mine.stretches())
-      models::for_each_stretch(
-          mine.weights().spec(stretch.parameter), stretch.begin, stretch.end,
-          [&](int64_t in_whole, int64_t in_slice, int64_t length) {
-            const int64_t to = whole.offset(stretch.parameter) + in_whole;
-            values.narrow(0, to, length)
-                .copy_(mine.masters().narrow(0, stretch.at + in_slice - stretch.begin, length));
-            count.narrow(0, to, length).fill_(1);
-          });
-  }
-  // All holders have the same bits: the largest is the value, once nobody's zeros count.
-  const at::Tensor largest = values.masked_fill(count.eq(0), -INFINITY),
-                   least = values.masked_fill(count.eq(0), INFINITY);
-  rank.session.world().all_reduce(models::view_of(largest), comm::ReduceOp::max);
-  rank.session.world().all_reduce(models::view_of(least), comm::ReduceOp::min);
-  EXPECT_TRUE(largest.equal(least)) << "replicas differ";
-  return largest;
+  return whole_masters(rank.models.actor_parameters.get(), shape, rank.session.world());
 }
 
 struct Result {
@@ -81,13 +62,20 @@ struct Result {
   observe::Metrics last;
 };
 
-Result train(const Where& where, at::ScalarType dtype, int64_t steps = 3) {
-  const SmallRun run = run_of(where);
+Result train(const Where& where, at::ScalarType dtype, int64_t steps = 3, bool dynamic_sampling = false) {
+  SmallRun run = run_of(where);
+  if (dynamic_sampling) {
+    run.algorithm.filter_groups = {true, "score", 0};
+    run.algorithm.overlong_buffer = {true, 4, 0.5};  // lengths make scores differ
+  }
   SmallRank rank(run, plan::RankEnv::from_environment(), roles_of(where), dtype);
   Result result;
-  for (int64_t step = 0; step < steps; ++step)
-    result.last = OnlineStep(rank.context, run.data, run.rollout, run.algorithm, run.actor)
-                      .run(step, 10, step * run.data.train_batch_size);
+  int64_t taken = 0;
+  for (int64_t step = 0; step < steps; ++step) {
+    OnlineStep online(rank.context, run.data, run.rollout, run.algorithm, run.actor);
+    result.last = online.run(step, 10, taken);
+    taken += online.problems_taken();
+  }
   result.masters = gathered_masters(rank, run.shape);
   return result;
 }
@@ -122,6 +110,23 @@ TEST(Layouts, SoTheyDoWithTensorParallelism) {
       const Result result = train(where, dtype);
       EXPECT_TRUE(result.masters.equal(colocated.masters)) << name;
       EXPECT_EQ(result.last.at("training/rollout_probs_diff_max"), 0.0) << name;
+    }
+  }
+}
+
+TEST(Layouts, DynamicSamplingGoesOnUntilAllReplicasTogetherHaveEnough) {
+  const std::map<std::string, std::vector<Where>> alike{
+      {"one rank a replica", {{kAll, kAll, kAll}, {{0, 1}, {2, 3}, {2}}, {{3}, {0, 1, 2}, {3}}}},
+      {"two ranks a replica",
+       {{kAll, kAll, kAll, 2, 2, 1}, {{0, 1}, {2, 3}, kAll, 2, 2, 1}, {kAll, {2, 3}, {0, 1, 2}, 2, 2, 1}}}};
+  for (const auto& [name, places] : alike) {
+    const Result first = train(places[0], at::kFloat, 2, true);
+    EXPECT_GT(first.last.at("training/num_gen_batches"), 1.0) << name;
+    for (size_t i = 1; i < places.size(); ++i) {
+      const Result other = train(places[i], at::kFloat, 2, true);
+      EXPECT_TRUE(other.masters.equal(first.masters)) << name << ", " << i;
+      for (const char* metric : {"training/num_gen_batches", "critic/score/mean"})
+        EXPECT_NEAR(other.last.at(metric), first.last.at(metric), 1e-9) << name << ", " << i;
     }
   }
 }
@@ -206,12 +211,18 @@ TEST(Layouts, ACheckpointGoesOnInAnyLayout) {
        {Where{kAll, kAll, kAll}, Where{{0, 1}, {2, 3}, {2}, 1, 1, 1, 3}, Where{{2}, kAll, {0}}})
     EXPECT_TRUE(resumed(where, false).masters.equal(straight.masters));
   for (const Where& where :
-       {Where{{0, 1}, {0, 1, 2, 3}, {3}, 2, 2, 1}, Where{kAll, kAll, kAll, 2, 2, 2, 1}}) {
+       {Where{{0, 1}, {0, 1, 2, 3}, {3}, 2, 2, 1}, Where{kAll, kAll, kAll, 2, 2, 2, 1},
+        Where{kAll, kAll, kAll, 1, 1, 1, 3, "exact", 2}, Where{kAll, kAll, kAll, 2, 2, 1, 1, "exact", 2}}) {
     const Result result = resumed(where, false);
     EXPECT_NEAR(result.last.at("actor/pg_loss"), straight.last.at("actor/pg_loss"), 1e-5);
     EXPECT_LT(at::linalg_vector_norm(result.masters - straight.masters).item<double>(),
               1e-3 * at::linalg_vector_norm(straight.masters).item<double>());
   }
+  // And one of ranks that share out sequences, and the optimizer's state over all of them.
+  const Result shared = resumed({kAll, kAll, kAll, 1, 1, 1, 2, "exact", 4}, true);
+  const Result apart = resumed({{1}, kAll, {0}}, false);
+  EXPECT_LT(at::linalg_vector_norm(apart.masters - shared.masters).item<double>(),
+            1e-3 * at::linalg_vector_norm(shared.masters).item<double>());
   if (plan::RankEnv::from_environment().rank == 0) fs::remove_all(folder);
 }
 

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+
 #include "runtime/base/error.h"
 
 namespace trireme::steps {
@@ -68,7 +71,9 @@ TEST(Packing, EveryTokenIsJudgedOnceByTheRowOfItsOwnHistory) {
           row += segment.length;
         }
         ASSERT_EQ(row, micro.batch.num_rows());
-        if (micro.samples.size() > 1) ASSERT_LE(micro.batch.num_rows(), max_rows);
+        if (micro.samples.size() > 1) {
+          ASSERT_LE(micro.batch.num_rows(), max_rows);
+        }
         for (size_t i = 0; i < micro.rows.size(); ++i, ++pair) {
           ASSERT_LT(pair, expected.size());
           ASSERT_EQ(history_of(micro.batch, micro.rows[i]), expected[pair].first);
@@ -89,14 +94,59 @@ TEST(Packing, ComputesASharedPromptOnceWhereItFits) {
   EXPECT_EQ(pack_groups(groups, 8).size(), 2u);  // two samples, then one with the prompt again
 }
 
+TEST(Packing, WholeGroupsStayTogetherHoweverLongTheyAre) {
+  for (uint64_t seed = 0; seed < 100; ++seed)
+    for (const int64_t max_rows : {1, 40, 1000}) {
+      std::vector<Group> groups = random_groups(seed);
+      std::erase_if(groups, [](const Group& group) {
+        return std::ranges::all_of(group.samples, [](const Sample& sample) { return sample.tokens.empty(); });
+      });
+      size_t next = 0;
+      for (const MicroBatch& micro : pack_whole_groups(groups, max_rows)) {
+        const size_t first = next;
+        for (size_t samples = 0; samples < micro.samples.size(); ++next)
+          for (const Sample& sample : groups[next].samples) samples += sample.tokens.empty() ? 0 : 1;
+        if (next > first + 1) {
+          ASSERT_LE(micro.batch.num_rows(), max_rows);
+        }
+      }
+      ASSERT_EQ(next, groups.size());
+    }
+}
+
 TEST(Packing, SlotsAreRowsAndPositionsContinueThePrompt) {
-  const std::vector<Example> examples{{{1, 2}, {3, 4, 5}}, {{6}, {7}}};
+  const std::vector<Example> examples{{{{1, 2, 3, 4, 5}, {0, 0, 1, 1, 1}}}, {{{6, 7}, {0, 1}}}};
   const auto micro = pack_examples(examples, 100);
   ASSERT_EQ(micro.size(), 1u);
   EXPECT_EQ(micro[0].batch.positions, (std::vector<int32_t>{0, 1, 2, 3, 0}));
   EXPECT_EQ(micro[0].batch.slots, (std::vector<int32_t>{0, 1, 2, 3, 4}));
   EXPECT_EQ(micro[0].rows, (std::vector<int32_t>{1, 2, 3, 4}));
   EXPECT_EQ(micro[0].tokens, (std::vector<int32_t>{3, 4, 5, 7}));
+}
+
+TEST(Packing, ExamplesAreJudgedWhereTheyAreLearnedAndSeeNothingOfEachOther) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<Example> examples(1 + random() % 6);
+    std::vector<std::pair<std::vector<int32_t>, int32_t>> expected;
+    for (Example& example : examples) {
+      data::MaskedTokens& tokens = example.tokens;
+      for (size_t i = 0, length = 1 + random() % 9; i < length; ++i) {
+        const auto id = static_cast<int32_t>(random() % 50);
+        if (const bool learned = random() % 2; tokens.mask.emplace_back(learned), learned && i > 0)
+          expected.emplace_back(tokens.ids, id);
+        tokens.ids.push_back(id);
+      }
+    }
+    size_t pair = 0;
+    for (const MicroBatch& micro : pack_examples(examples, 1 + random() % 20))
+      for (size_t i = 0; i < micro.rows.size(); ++i, ++pair) {
+        ASSERT_LT(pair, expected.size());
+        ASSERT_EQ(history_of(micro.batch, micro.rows[i]), expected[pair].first);
+        ASSERT_EQ(micro.tokens[i], expected[pair].second);
+      }
+    ASSERT_EQ(pair, expected.size());
+  }
 }
 
 TEST(Group, ComesBackFromItsBytesAsItWas) {
@@ -119,6 +169,25 @@ TEST(Group, ComesBackFromItsBytesAsItWas) {
   EXPECT_TRUE(back.samples[1].stopped);
   for (size_t cut = 0; cut < bytes.size(); ++cut) EXPECT_THROW(unpack(bytes.substr(0, cut)), Error);
   EXPECT_THROW(unpack(bytes + "x"), Error);
+}
+
+TEST(Packing, SharedPassesHaveRoomForAllRanksAndTheSamePairs) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    std::vector<Group> groups = random_groups(seed);
+    const int ranks = 2 + static_cast<int>(seed % 3);
+    const auto pairs_of = [](const std::vector<MicroBatch>& micros) {
+      std::vector<std::pair<std::vector<int32_t>, int32_t>> pairs;
+      for (const MicroBatch& micro : micros)
+        for (size_t i = 0; i < micro.rows.size(); ++i)
+          pairs.emplace_back(history_of(micro.batch, micro.rows[i]), micro.tokens[i]);
+      return pairs;
+    };
+    const auto shared = pack_groups(groups, {20, ranks}), alone = pack_groups(groups, 20 * ranks);
+    ASSERT_EQ(shared.size(), alone.size());
+    for (size_t i = 0; i < alone.size(); ++i)
+      EXPECT_EQ(shared[i].batch.num_rows(), alone[i].batch.num_rows());
+    EXPECT_EQ(pairs_of(shared), expected_pairs(groups));
+  }
 }
 
 }  // namespace

@@ -5,9 +5,10 @@
 
 #include "runtime/pipeline/stage.h"
 #include "runtime/session/session.h"
+#include "trainer/data/learned_tokens.h"
 #include "trainer/data/problem_set.h"
 #include "trainer/data/prompt_tokens.h"
-#include "trainer/rewards/reward.h"
+#include "trainer/rewards/scorer.h"
 #include "trainer/steps/online_step.h"
 #include "trainer/steps/sft_step.h"
 #include "trainer/steps/step_context.h"
@@ -19,8 +20,9 @@ struct SmallRun {
   rollout::RolloutConfig rollout;
   algorithms::AlgorithmConfig algorithm;
   ActorConfig actor;
+  CriticConfig critic;
   SftConfig sft;
-  sharding::TrainingParallelConfig parallel;  // the actor's; tp sizes stand in the roles
+  sharding::TrainingParallelConfig parallel, critic_parallel;  // the actor's first; tp stands in the roles
   models::DecoderShape shape;
 
   SmallRun() {
@@ -58,6 +60,7 @@ struct SmallRank {
   std::shared_ptr<const text::Tokenizer> tokenizer = text::Tokenizer::bytes();
   data::ProblemSet problems;
   std::unique_ptr<rewards::Reward> reward;
+  std::unique_ptr<rewards::Scorer> scorer;
   RoleModels models;
   StepContext context;
 
@@ -65,13 +68,23 @@ struct SmallRank {
             at::ScalarType dtype = at::kFloat)
       : session(env, roles, comm::Device::cpu),
         stages(session.world()),
-        problems(data::load_problems(run.data, "response", 1)),
+        problems(data::load_problems(run.data, {"response"}, 1)),
         // Any whole number at the end has the form, so that rewards differ before anything is learned.
         reward(
             rewards::make_reward({.name = "exact_match", .correct = 1.0, .format_only = 0.5, .wrong = 0.0})),
+        scorer(rewards::rule_scorer(*reward)),
         models(make_role_models(run.shape, dtype, at::kCPU, session, run.parallel, run.rollout,
                                 tokenizer->stop_ids(), 128)),
-        context{session, stages, models, *tokenizer, *reward, problems, 1} {
+        context{session, stages, models, *tokenizer, judges() ? scorer.get() : nullptr, problems, 1} {
+    if (!roles.critic.empty()) {
+      models::DecoderShape shape = run.shape;
+      shape.head = models::Head::value;
+      add_critic(models, shape, session, run.critic_parallel, run.critic.optim);
+      if (models.critic) {
+        models.critic_parameters->initialize(7, 0);
+        models.critic_parameters->publish();
+      }
+    }
     if (models.rollout_parameters) models.rollout_parameters->initialize(5, run.shape);
     if (models.reference_parameters) models.reference_parameters->initialize(6, run.shape);
     if (models.actor) {
@@ -83,13 +96,20 @@ struct SmallRank {
     if (models.rollout_decoder) models.rollout_decoder->refresh();
     for (auto* list : {&problems.train, &problems.val, &problems.bare})
       data::encode_prompts(*list, *tokenizer, run.data);
+    for (auto* list : {&problems.train, &problems.val, &problems.bare})
+      data::encode_learned(*list, *tokenizer, nullptr, {128, "error"});
+  }
+
+  bool judges() {
+    return session.has(placement::Role::rollout) && session.speaks_for_replica(placement::Role::rollout);
   }
 };
 
-inline placement::RoleRanks everyone(int num_ranks) {
+inline placement::RoleRanks everyone(int num_ranks, bool critic = false) {
   placement::RoleRanks roles;
   for (int rank = 0; rank < num_ranks; ++rank) {
     roles.actor.push_back(rank);
+    if (critic) roles.critic.push_back(rank);
     roles.reference.push_back(rank);
     roles.rollout.push_back(rank);
   }

@@ -34,5 +34,23 @@ TEST(StepMetrics, PutsRanksTogetherByTheKindOfEachMetric) {
   }
 }
 
+TEST(StepMetrics, AreTheSameAfterTheyWereWrittenDownAndAddedUp) {
+  StepMetrics part, rest, whole;
+  for (StepMetrics* metrics : {&part, &whole}) {
+    metrics->mean("mean", 0.1, 3.0);
+    metrics->max("max", -2.0);
+  }
+  for (StepMetrics* metrics : {&rest, &whole}) {
+    metrics->mean("mean", 0.7);
+    metrics->max("max", -1.5);
+    metrics->sum("sum", 1.0 / 3.0);
+  }
+  whole.record(false);
+  part.record(false);  // says nothing of what is added
+  part.add(StepMetrics::from_lines(rest.to_lines()));
+  comm::LocalWorld::run(1, [&](comm::Communicator& world) { EXPECT_EQ(part.reduce(world), whole.reduce(world)); });
+  EXPECT_EQ(StepMetrics::from_lines(part.to_lines()).to_lines(), part.to_lines());
+}
+
 }  // namespace
 }  // namespace trireme::steps

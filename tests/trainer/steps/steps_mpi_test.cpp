@@ -79,6 +79,61 @@ TEST(Steps, GradientOfAnSftStepEqualsThatOfOneRankToRounding) {
       1e-5);
 }
 
+TEST(Steps, TheLossOnHeldOutExamplesIsThatOfOneRank) {
+  const SmallRun run;
+  const auto env = plan::RankEnv::from_environment();
+  SmallRank many(run, env, everyone(env.num_ranks)), one(run, alone(), everyone(1));
+  const double expected = SftStep(one.context, run.data, run.sft, 4096).loss(one.problems.val);
+  EXPECT_GT(expected, 1.0);
+  EXPECT_NEAR(SftStep(many.context, run.data, run.sft, 120).loss(many.problems.val), expected,
+              1e-6 * expected);
+  const std::span<const data::Problem> first(many.problems.val.data(), 1);  // fewer than ranks
+  EXPECT_NEAR(SftStep(many.context, run.data, run.sft, 120).loss(first),
+              SftStep(one.context, run.data, run.sft, 120).loss(first), 1e-6);
+}
+
+// Several texts of one problem, and turns in the middle of them.
+TEST(Steps, OnlyLearnedTokensCount) {
+  SmallRun run;
+  run.sft.train_batch_size = 1;
+  run.sft.bare_batch_size = 0;
+  const auto env = plan::RankEnv::from_environment();
+  SmallRank rank(run, env, everyone(env.num_ranks));
+  rank.problems.train.resize(1);
+  auto& learned = rank.problems.train[0].learned;
+  learned = {{{5, 6, 7, 8, 9}, {0, 1, 0, 0, 1}}, {{11, 12}, {0, 1}}};
+  const double both = SftStep(rank.context, run.data, run.sft, 120).loss(rank.problems.train);
+  // The same tokens, each behind its own beginning.
+  learned = {{{5, 6}, {0, 1}}, {{5, 6, 7, 8, 9}, {0, 0, 0, 0, 1}}, {{11, 12}, {0, 1}}};
+  EXPECT_NEAR(SftStep(rank.context, run.data, run.sft, 120).loss(rank.problems.train), both, 1e-6);
+  const auto metrics = SftStep(rank.context, run.data, run.sft, 120).run(0, 1, 0);
+  EXPECT_NEAR(metrics.at("sft/loss"), both, 1e-6);
+  EXPECT_EQ(metrics.at("sft/learned_tokens"), 3);
+  EXPECT_EQ(metrics.at("perf/total_num_tokens"), 9);
+}
+
+TEST(Steps, ARankWithoutAPromptTakesPartWithAnEmptyBatch) {
+  for (const int zero_stage : {0, 1, 2, 3}) {
+    SmallRun run;
+    run.parallel.zero_stage = zero_stage;
+    run.data.train_batch_size = 2;
+    run.actor.ppo_mini_batch_size = 1;  // fewer than ranks
+    run.sft.train_batch_size = 1;
+    run.sft.bare_batch_size = 0;
+    const auto env = plan::RankEnv::from_environment();
+    SmallRank many(run, env, everyone(env.num_ranks)), one(run, alone(), everyone(1));
+    for (int64_t step = 0; step < 2; ++step) {
+      const auto metrics_many = online(many, run, step), metrics_one = online(one, run, step);
+      for (const char* name : {"actor/pg_loss", "actor/grad_norm", "critic/score/mean", "actor/kl_loss"})
+        EXPECT_NEAR(metrics_many.at(name), metrics_one.at(name), 1e-4) << name << ", stage " << zero_stage;
+    }
+    const auto sft_many = SftStep(many.context, run.data, run.sft, 120).run(0, 10, 0),
+               sft_one = SftStep(one.context, run.data, run.sft, 120).run(0, 10, 0);
+    EXPECT_NEAR(sft_many.at("sft/loss"), sft_one.at("sft/loss"), 1e-4);
+    EXPECT_NEAR(sft_many.at("sft/grad_norm"), sft_one.at("sft/grad_norm"), 1e-3);
+  }
+}
+
 TEST(Steps, RolesOnRanksOfTheirOwnGiveTheColocatedResult) {
   const SmallRun run;
   const auto env = plan::RankEnv::from_environment();

@@ -63,12 +63,78 @@ TEST_F(Training, WalksAllPhasesOnTwoRanksAndLeavesARunFolderThatExplainsItself) 
   // Every number has its line in docs/metrics.md, and is a number.
   std::istringstream lines(read_all(fs::path(run_dir()) / "metrics.jsonl"));
   int steps = 0;
-  for (std::string line; std::getline(lines, line); ++steps)
-    for (const auto& [name, value] : nlohmann::json::parse(line).at("metrics").items()) {
+  for (std::string line; std::getline(lines, line); ++steps) {
+    const auto metrics = nlohmann::json::parse(line).at("metrics");
+    for (const auto& [name, value] : metrics.items()) {
       EXPECT_TRUE(observe::is_documented(name)) << name;
       EXPECT_TRUE(value.is_number()) << name;
     }
+  }
   EXPECT_GE(steps, 10);
+}
+
+TEST_F(Training, StagesOfAPipelineEndInAPlainRunsBits) {
+  start_training(2, {"actor.parallel.reduce=exact"});
+  auto result = finish(std::chrono::seconds(200));
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+  const std::string after_sft = weights("sft"), straight = weights("step_4");
+  ASSERT_FALSE(straight.empty());
+  fs::remove_all(run_dir());
+  start_training(2, {"actor.parallel.reduce=exact", "actor.parallel.pp=2", "reference.parallel.pp=2"});
+  result = finish(std::chrono::seconds(200));
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_TRUE(weights("sft") == after_sft);
+  EXPECT_TRUE(weights("step_4") == straight);
+}
+
+// In bf16 masters, moments, the reference, the layers' inputs and the KV cache are all elsewhere at times; a
+// run that is resumed too.
+TEST_F(Training, WhatIsOffloadedEndsInAPlainRunsBits) {
+  const std::vector<std::string> offload{"actor.param_offload=true",        "actor.optimizer_offload=true",
+                                         "reference.param_offload=true",    "rollout.free_cache_engine=true",
+                                         "model.enable_activation_offload=true"};
+  for (const std::string stage : {"0", "1", "2", "3"}) {
+    std::vector<std::string> more{"model.dtype=bf16", "actor.parallel.zero_stage=" + stage,
+                                  "model.enable_gradient_checkpointing=true", "actor.ppo_mini_batch_size=4"};
+    if (stage == "1") more.push_back("placement.rollout=0");  // reads the weights of one of two actor ranks
+    start_training(2, more);
+    auto result = finish(std::chrono::seconds(200));
+    ASSERT_EQ(result.status, 0) << result.out << result.err;
+    const std::string after_sft = weights("sft"), straight = weights("step_4");
+    ASSERT_FALSE(straight.empty());
+    fs::remove_all(run_dir());
+    more.insert(more.end(), offload.begin(), offload.end());
+    start_training(2, more);
+    result = finish(std::chrono::seconds(200));
+    ASSERT_EQ(result.status, 0) << result.out << result.err;
+    EXPECT_TRUE(weights("sft") == after_sft);
+    EXPECT_TRUE(weights("step_4") == straight) << "zero_stage " << stage;
+    EXPECT_TRUE(fs::is_empty(fs::path(run_dir()) / "offload"));
+    fs::remove_all(fs::path(run_dir()) / "checkpoints" / "step_4");
+    start_training(2, more);
+    result = finish(std::chrono::seconds(200));
+    ASSERT_EQ(result.status, 0) << result.out << result.err;
+    EXPECT_TRUE(weights("step_4") == straight) << "resumed, zero_stage " << stage;
+    fs::remove_all(run_dir());
+  }
+}
+
+TEST_F(Training, ACriticThatIsOffloadedEndsInAPlainRunsBits) {
+  std::vector<std::string> ppo{"algorithm.adv_estimator=gae", "critic.optim.lr=1e-3", "actor.ppo_epochs=2"};
+  start_training(2, ppo);
+  auto result = finish(std::chrono::seconds(100));
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+  const std::string actor = weights("step_4"), critic = weights("step_4/critic");
+  fs::remove_all(run_dir());
+  ppo.insert(ppo.end(), {"critic.param_offload=true", "critic.optimizer_offload=true",
+                         "actor.param_offload=true", "run.offload_dir=" + (folder_ / "parked").string()});
+  start_training(2, ppo);
+  result = finish(std::chrono::seconds(100));
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_NE(result.err.find("actor.param_offload has no effect"), std::string::npos) << result.err;
+  EXPECT_TRUE(fs::is_empty(folder_ / "parked"));
+  EXPECT_TRUE(weights("step_4") == actor);
+  EXPECT_TRUE(weights("step_4/critic") == critic);
 }
 
 TEST_F(Training, ARunThatIsStoppedAndResumedEndsInTheSameBits) {
@@ -122,6 +188,96 @@ TEST_F(Training, DynamicSamplingAndAnAdaptiveKlGoOnFromACheckpoint) {
   EXPECT_EQ(state("step_4").at("data").at("taken"), whole.at("data").at("taken"));
 }
 
+// The critic begins with what the warm start has left, learns on a rank of its own, and goes on from a
+// checkpoint with the same bits: in one that it wrote, and in one from before its first update.
+TEST_F(Training, PpoGoesOnFromACheckpointWithItsCritic) {
+  const std::vector<std::string> ppo{
+      "algorithm.adv_estimator=gae", "placement.critic=1",      "critic.optim.lr=1e-3",
+      "actor.ppo_epochs=2",          "trainer.critic_warmup=2", "actor.loss_agg_mode=seq-mean-token-mean"};
+  const auto checkpoints = fs::path(run_dir()) / "checkpoints";
+  start_training(2, ppo);
+  const auto result = finish(std::chrono::seconds(100));
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_NE(result.out.find("the critic begins with " + (checkpoints / "sft").string()), std::string::npos)
+      << result.out;
+  const std::string straight = weights("step_4"), critic = weights("step_4/critic");
+  ASSERT_FALSE(critic.empty());
+  EXPECT_FALSE(fs::exists(checkpoints / "sft" / "critic"));
+  EXPECT_TRUE(fs::exists(checkpoints / "step_2" / "critic" / "config.json"));
+  std::istringstream lines(read_all(fs::path(run_dir()) / "metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const auto metrics = nlohmann::json::parse(line).at("metrics");
+    for (const auto& [name, value] : metrics.items()) EXPECT_TRUE(observe::is_documented(name)) << name;
+  }
+
+  for (const char* left : {"step_2", "sft"}) {
+    for (const auto& entry : fs::directory_iterator(checkpoints))
+      if (const auto name = entry.path().filename(); name != "sft" && name != left) fs::remove_all(entry);
+    start_training(2, ppo);
+    const auto resumed = finish(std::chrono::seconds(100));
+    ASSERT_EQ(resumed.status, 0) << resumed.err;
+    EXPECT_NE(resumed.out.find("resuming from " + (checkpoints / left).string()), std::string::npos)
+        << resumed.out;
+    EXPECT_TRUE(weights("step_4") == straight) << left;
+    EXPECT_TRUE(weights("step_4/critic") == critic) << left;
+  }
+}
+
+// Supervised fine-tuning, then preferences; the reference is the model in between, after a resumption too.
+TEST_F(Training, DpoGoesOnFromACheckpointInTheSameBits) {
+  const std::vector<std::string> dpo{"algorithm.name=dpo", "actor.use_kl_loss=false",
+                                     "trainer.total_training_steps=4", "actor.optim.lr=1e-3"};
+  start_training(2, dpo);
+  const auto result = finish(std::chrono::seconds(100));
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_NE(result.out.find("step 4/4  loss "), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("held-out pairs told apart"), std::string::npos) << result.out;
+  const auto closing = summary();
+  EXPECT_EQ(closing.at("eval_after_sft_margin"), 0.0);
+  EXPECT_NE(closing.at("eval_after_margin"), 0.0);
+  std::istringstream lines(read_all(fs::path(run_dir()) / "metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const auto metrics = nlohmann::json::parse(line).at("metrics");
+    for (const auto& [name, value] : metrics.items()) EXPECT_TRUE(observe::is_documented(name)) << name;
+  }
+  const std::string straight = weights("step_4");
+  fs::remove_all(fs::path(run_dir()) / "checkpoints" / "step_4");
+  start_training(2, dpo);
+  const auto resumed = finish(std::chrono::seconds(100));
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_NE(resumed.out.find("resuming from "), std::string::npos) << resumed.out;
+  EXPECT_TRUE(weights("step_4") == straight);
+}
+
+// Files of pairs, and nobody who generates.
+TEST_F(Training, DpoLearnsFromFilesOfPairs) {
+  std::string rows;
+  for (int i = 0; i < 40; ++i)
+    rows += R"({"prompt":")" + std::to_string(i) + R"( is","chosen":" small","rejected":" large"})" + "\n";
+  const std::vector<std::string> dpo{"algorithm.name=dpo",
+                                     "actor.use_kl_loss=false",
+                                     "sft.warm_start=false",
+                                     "sft.bare_batch_size=0",
+                                     "data.task=files",
+                                     "data.train_files=" + file("pairs.jsonl", rows),
+                                     "trainer.total_training_steps=12",
+                                     "actor.optim.lr=3e-3",
+                                     "placement.actor=0",
+                                     "placement.reference=1"};
+  start_training(2, dpo);
+  const auto result = finish(std::chrono::seconds(100));
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_EQ(summary().at("eval_before_margin"), 0.0);
+  EXPECT_EQ(summary().at("eval_after_pairs"), 1.0);
+  EXPECT_FALSE(summary().contains("eval_after"));
+
+  file("pairs.jsonl", R"({"prompt":"1 is","chosen":" small"})" + std::string("\n"));
+  start_training(2, dpo);
+  const auto refused = finish(std::chrono::seconds(60));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.err.find("pairs.jsonl:1: no column 'rejected'"), std::string::npos) << refused.err;
+}
+
 TEST_F(Training, ACheckpointOfOtherProblemsIsRefusedAndOneOfAnotherBatchSizeGoesOnAtItsPlace) {
   start_training(2, {"sft.warm_start=false", "trainer.total_training_steps=3"});
   ASSERT_EQ(finish(std::chrono::seconds(100)).status, 0);
@@ -146,17 +302,32 @@ TEST_F(Training, TheSameSeedGivesTheSameNumbersOnAnyNumberOfRanksToRounding) {
     }
     return values;
   };
+  const auto apart_from_rollout = [&] {
+    double most = 0.0;
+    std::istringstream lines(read_all(fs::path(run_dir()) / "metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);)
+      most = std::max(
+          most, nlohmann::json::parse(line).at("metrics").value("training/rollout_probs_diff_max", 0.0));
+    return most;
+  };
+  // The last one shares out sequences of which a rank has no room for a half.
+  const std::vector<std::pair<int, std::vector<std::string>>> runs{
+      {1, {}},
+      {3, {}},
+      {4, {"actor.parallel.cp=4", "reference.parallel.cp=4", "actor.ppo_max_token_len_per_rank=21"}}};
   std::vector<std::vector<double>> by_ranks;
-  for (const int ranks : {1, 3}) {
-    start_training(ranks);
-    const auto result = finish(std::chrono::seconds(100));
+  for (const auto& [ranks, overrides] : runs) {
+    start_training(ranks, overrides);
+    const auto result = finish(std::chrono::seconds(200));
     ASSERT_EQ(result.status, 0) << result.err;
     by_ranks.push_back(rewards());
+    EXPECT_EQ(apart_from_rollout(), 0.0);
     fs::remove_all(run_dir());
   }
-  ASSERT_EQ(by_ranks[0].size(), 6u);
-  ASSERT_EQ(by_ranks[1].size(), 6u);
-  for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(by_ranks[0][i], by_ranks[1][i], 1e-3 * by_ranks[0][i]);
+  for (const auto& losses : by_ranks) {
+    ASSERT_EQ(losses.size(), 6u);
+    for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(by_ranks[0][i], losses[i], 1e-3 * by_ranks[0][i]);
+  }
 }
 
 TEST_F(Training, AKilledRankEndsTheRunAndIsNamed) {

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include <ATen/ops/full.h>
 
 #include "tests/trainer/weights/raw_file.h"
+#include "trainer/models/pipeline_stage.h"
 #include "trainer/weights/sharded_save.h"
 
 namespace trireme::weights {
@@ -41,22 +43,30 @@ inline float odd_pattern(const ParameterSpec& spec, int64_t k) {
 struct Parallel {
   int tp = 1, dp = 1;
   bool zero = false;
+  int pp = 1;
+  std::string text() const { return fmt::format("dp {} pp {} tp {} zero {}", dp, pp, tp, zero); }
 };
 
-/// All that fit a model of 4 heads on `num_ranks` ranks.
+/// All that fit a model of 4 heads and 2 layers on `num_ranks` ranks.
 inline std::vector<Parallel> layouts_of(int num_ranks) {
   std::vector<Parallel> all;
-  for (const int tp : {1, 2, 4})
-    if (num_ranks % tp == 0)
-      for (const bool zero : {false, true}) all.push_back({tp, num_ranks / tp, zero});
+  for (const int pp : {1, 2})
+    for (const int tp : {1, 2, 4})
+      if (num_ranks % (pp * tp) == 0)
+        for (const bool zero : {false, true}) all.push_back({tp, num_ranks / (pp * tp), zero, pp});
   return all;
 }
 
-/// Rank (d, t)'s blocks, fp32 or bf16 that was cut off from it.
+/// What the rank at a place has of each block, fp32 or bf16 that was cut off from it.
 class HeldPattern {
  public:
-  HeldPattern(const DecoderShape& shape, const Parallel& parallel, int d, int t, comm::DType dtype)
-      : specs_(models::parameter_specs(shape, parallel.tp, t)), dtype_(dtype) {
+  HeldPattern(const DecoderShape& shape, const Parallel& parallel, const placement::Mesh::Coordinates& at,
+              comm::DType dtype)
+      : specs_(models::parameter_specs(shape, parallel.tp, at.t, {at.p, parallel.pp})),
+        held_blocks_(models::blocks_of_stages(shape, parallel.pp)[at.p]),
+        num_blocks_(static_cast<size_t>(shape.num_hidden_layers) + 2),
+        dtype_(dtype) {
+    const int d = at.d;
     std::vector<std::vector<float>> lines(specs_.back().block + 1);
     for (const ParameterSpec& spec : specs_)
       for (int64_t k = 0; k < spec.numel(); ++k) lines[spec.block].push_back(odd_pattern(spec, k));
@@ -78,7 +88,8 @@ class HeldPattern {
   }
   HeldValues values(const placement::Mesh& mesh, bool zero) {
     HeldValues values{mesh, zero, dtype_, {}};
-    for (auto& block : storage_) values.blocks.push_back(block.data());
+    values.blocks.resize(num_blocks_);
+    for (size_t b = 0; b < storage_.size(); ++b) values.blocks[held_blocks_[b]] = storage_[b].data();
     return values;
   }
   const std::vector<ParameterSpec>& specs() const { return specs_; }
@@ -107,6 +118,8 @@ class HeldPattern {
 
  private:
   std::vector<ParameterSpec> specs_;
+  std::vector<int> held_blocks_;
+  size_t num_blocks_;
   comm::DType dtype_;
   std::vector<std::vector<std::byte>> storage_;
   std::vector<std::pair<int64_t, int64_t>> cuts_;
@@ -116,7 +129,7 @@ class HeldPattern {
 inline models::ParameterSet whole_pattern(const DecoderShape& shape, comm::DType dtype) {
   const bool bf16 = dtype == comm::DType::bf16;
   models::ParameterSet set(models::parameter_specs(shape), at::kCPU, bf16 ? at::kBFloat16 : at::kFloat);
-  HeldPattern held(shape, {}, 0, 0, dtype);
+  HeldPattern held(shape, {}, {}, dtype);
   const HeldValues values = held.values({}, false);
   for (int b = 0; b < set.num_blocks(); ++b)
     std::memcpy(set.block(b).mutable_data_ptr(), values.blocks[b],

@@ -17,15 +17,17 @@ TEST(ShardedSaveOverMpi, TheBytesAreThoseOfOneRank) {
   }
   const fs::path folder = world.broadcast_string(pattern, 0);
   const DecoderShape shape = DecoderShape::from_folder(golden("sharded-fp32"));
-  const SaveOptions options{.max_shard_bytes = 1500, .staging_bytes = 1 << 14};
+  SaveOptions options{.max_shard_bytes = 1500, .staging_bytes = 1 << 14};
+  for (int rank = 0; rank < world.size(); ++rank) options.node_of.push_back(rank / 2);
   if (world.rank() == 0)
     save(folder / "one", shape, whole_pattern(shape, comm::DType::f32), at::kBFloat16, options);
   for (const Parallel& parallel : layouts_of(world.size())) {
-    SCOPED_TRACE(fmt::format("tp {} dp {} zero {}", parallel.tp, parallel.dp, parallel.zero));
-    const placement::Mesh mesh = placement::Mesh::of(comm::all_ranks(thread), parallel.tp);
+    SCOPED_TRACE(parallel.text());
+    const placement::Mesh mesh =
+        placement::Mesh::of(comm::all_ranks(thread), {.pp = parallel.pp, .tp = parallel.tp});
     const auto at = *mesh.find(world.rank());
-    HeldPattern held(shape, parallel, at.d, at.t, comm::DType::f32);
-    const std::string all = folder / fmt::format("tp{}zero{}", parallel.tp, parallel.zero);
+    HeldPattern held(shape, parallel, at, comm::DType::f32);
+    const std::string all = folder / fmt::format("pp{}tp{}zero{}", parallel.pp, parallel.tp, parallel.zero);
     save(world, all, shape, held.values(mesh, parallel.zero), at::kBFloat16, options);
     if (world.rank() != 0) continue;
     size_t count = 0;

@@ -43,16 +43,16 @@ class ShardedSave : public InFolder {
 
   // Ranks last to first: their order in the mesh need not be theirs in the world.
   static placement::Mesh mesh_of(const Parallel& parallel) {
-    placement::Mesh mesh{parallel.dp, parallel.tp, {}};
-    for (int rank = parallel.dp * parallel.tp; rank-- > 0;) mesh.ranks.push_back(rank);
+    placement::Mesh mesh{.dp = parallel.dp, .pp = parallel.pp, .tp = parallel.tp};
+    for (int rank = parallel.dp * parallel.pp * parallel.tp; rank-- > 0;) mesh.ranks.push_back(rank);
     return mesh;
   }
   void save_by_all(const std::string& folder, const DecoderShape& shape, const Parallel& parallel,
                    DType memory, at::ScalarType disk, const SaveOptions& options, bool values_only = false) {
     const placement::Mesh mesh = mesh_of(parallel);
-    LocalWorld::run(parallel.dp * parallel.tp, [&](Communicator& world) {
+    LocalWorld::run(parallel.dp * parallel.pp * parallel.tp, [&](Communicator& world) {
       const auto at = *mesh.find(world.rank());
-      HeldPattern held(shape, parallel, at.d, at.t, memory);
+      HeldPattern held(shape, parallel, at, memory);
       const HeldValues values = held.values(mesh, parallel.zero);
       values_only ? save_values(world, folder, shape, values, disk, options)
                   : save(world, folder, shape, values, disk, options);
@@ -70,8 +70,7 @@ TEST_F(ShardedSave, TheBytesAreThoseOfOneRankWhateverTheLayout) {
         save(path("one"), shape, whole_pattern(shape, memory), disk, options);
         for (const int num_ranks : {1, 2, 3, 4})
           for (const Parallel& parallel : layouts_of(num_ranks)) {
-            SCOPED_TRACE(
-                fmt::format("tp {} dp {} zero {} limit {}", parallel.tp, parallel.dp, parallel.zero, limit));
+            SCOPED_TRACE(fmt::format("{} limit {}", parallel.text(), limit));
             fs::remove_all(path("all"));
             save_by_all(path("all"), shape, parallel, memory, disk, options);
             expect_same_folders(path("one"), path("all"));
@@ -91,13 +90,12 @@ TEST_F(ShardedSave, AnyLayoutLoadsWhatAnyOtherSaved) {
       EXPECT_FALSE(fs::exists(folder + "/config.json"));
       for (const int loaders : {1, 2, 3, 4})
         for (const Parallel& loading : layouts_of(loaders))
-          for (int d = 0; d < loading.dp; ++d)
-            for (int t = 0; t < loading.tp; ++t) {
-              const HeldPattern held(untied_, loading, d, t, DType::f32);
-              const std::vector<Piece> pieces = held.pieces();
-              load(folder, untied_, held.specs(), pieces);
-              held.expect_read(pieces);
-            }
+          for (const int rank : mesh_of(loading).ranks) {
+            const HeldPattern held(untied_, loading, *mesh_of(loading).find(rank), DType::f32);
+            const std::vector<Piece> pieces = held.pieces();
+            load(folder, untied_, held.specs(), pieces);
+            held.expect_read(pieces);
+          }
     }
 }
 
@@ -110,11 +108,11 @@ TEST_F(ShardedSave, ASmallStagingIsEnough) {
 
 TEST_F(ShardedSave, RanksOutsideTheMeshHaveNoPart) {
   const Parallel parallel{2, 1, false};
-  const placement::Mesh mesh{1, 2, {3, 1}};
+  const placement::Mesh mesh{.tp = 2, .ranks = {3, 1}};
   LocalWorld::run(4, [&](Communicator& world) {
     const auto at = mesh.find(world.rank());
     if (!at) return save(world, path("all"), tied_, HeldValues{mesh, false, DType::f32, {}}, at::kFloat);
-    HeldPattern held(tied_, parallel, at->d, at->t, DType::f32);
+    HeldPattern held(tied_, parallel, *at, DType::f32);
     save(world, path("all"), tied_, held.values(mesh, false), at::kFloat);
   });
   save(path("one"), tied_, whole_pattern(tied_, DType::f32), at::kFloat);
@@ -129,9 +127,10 @@ class ShardedSaveFails : public ShardedSave {
     std::mutex mutex;
     const Parallel parallel{2, 2, true};
     LocalWorld::run(4, [&](Communicator& world) {
-      HeldPattern held(untied_, parallel, world.rank() / 2, world.rank() % 2, DType::f32);
+      HeldPattern held(untied_, parallel, {.d = world.rank() / 2, .t = world.rank() % 2}, DType::f32);
       try {
-        save(world, path("all"), untied_, held.values({2, 2, {0, 1, 2, 3}}, true), at::kFloat, options);
+        save(world, path("all"), untied_, held.values({.dp = 2, .tp = 2, .ranks = {0, 1, 2, 3}}, true),
+             at::kFloat, options);
       } catch (const Error& error) {
         const std::lock_guard lock(mutex);
         ++codes[to_string(error.code())];
