@@ -39,6 +39,8 @@ target_compile_options(trireme_torch INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${TRIREME_TORCH}/include>"
   "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-idirafter ${TRIREME_TORCH}/include/torch/csrc/api/include>"
   "$<$<COMPILE_LANGUAGE:CXX>:-fopenmp>")  # at::parallel_for is a plain loop without it
+# Its headers include those of single operators, not all two thousand.
+target_compile_definitions(trireme_torch INTERFACE AT_PER_OPERATOR_HEADERS)
 target_link_libraries(trireme_torch INTERFACE
   ${TRIREME_TORCH}/lib/libtorch_cpu.so ${TRIREME_TORCH}/lib/libc10.so
   ${TRIREME_TORCH}/lib/libgomp.so.1)  # one OpenMP runtime in the process: LibTorch's

@@ -43,6 +43,7 @@ process::Outcome attempt(const Campaign& campaign, int number, process::SignalQu
                    .how_to_resume = campaign.how_to_resume,
                    .stall_timeout = campaign.stall_timeout};
   job.plan.program = campaign.program;
+  job.plan.holds_stop = campaign.holds_stop;
   job.plan.run_dir = campaign.run_dir;
   job.plan.attempt = campaign.first_attempt + number;
   job.plan.restarts = number;

@@ -16,6 +16,7 @@ struct Campaign {
   Where where;
   GatheredHosts gathered;
   std::vector<std::string> program;  // of a rank
+  bool holds_stop = false;           // LaunchPlan::holds_stop
   std::string run_dir;               // exists
   int first_attempt = 0;
   int max_restarts = 0;

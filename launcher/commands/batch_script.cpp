@@ -72,7 +72,12 @@ void read_sweep(const std::string& text, BatchJob& job) {
 std::string batch_script(const BatchJob& job) {
   std::string text =
       "#!/usr/bin/env bash\n# Written by `trireme slurm`; change it as you like.\n" + directives(job);
-  text += "\nset -u\ncd " + shell_word(job.folder) + "\n";
+  // Slurm looks at the time every 30 s and warns as early as it has to, perhaps before anything runs.
+  text +=
+      "\nset -u\n"
+      "launcher= warned=\n"
+      "trap 'warned=1; [ -z \"$launcher\" ] || kill -USR1 $launcher 2>/dev/null' USR1\n";
+  text += "cd " + shell_word(job.folder) + "\n";
   for (const auto& line : job.setup) text += line + "\n";
   if (!job.sweep_values.empty()) text += "values=(" + shell_line(job.sweep_values) + ")\n";
   text += "# The same folder after every requeue: the run goes on from its last checkpoint.\nrun=" +
@@ -80,7 +85,7 @@ std::string batch_script(const BatchJob& job) {
   text += fmt::format(
       "{} &\n"
       "launcher=$!\n"
-      "trap 'kill -USR1 $launcher 2>/dev/null' USR1\n"
+      "[ -z \"$warned\" ] || kill -USR1 $launcher 2>/dev/null\n"
       "trap 'kill -TERM $launcher 2>/dev/null' TERM\n"
       "# A signal ends `wait`, not the run.\n"
       "while :; do\n"

@@ -1,3 +1,4 @@
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 
@@ -76,6 +77,14 @@ int at_least(const cxxopts::ParseResult& parsed, const char* name, int least, in
   return value;
 }
 
+// A batch system's warning that comes before the ranks run waits until the attempt begins, which obeys it.
+void hold_warnings() {
+  sigset_t warnings;
+  sigemptyset(&warnings);
+  sigaddset(&warnings, SIGUSR1);
+  ::pthread_sigmask(SIG_BLOCK, &warnings, nullptr);
+}
+
 std::string where_text(const Campaign& campaign) {
   std::string text;
   const auto& gathered = campaign.gathered;
@@ -88,6 +97,7 @@ std::string where_text(const Campaign& campaign) {
 }  // namespace
 
 int run(const Arguments& arguments) {
+  hold_warnings();
   auto options = run_options();
   const auto parsed = parse(options, arguments);
   if (!parsed) return 0;
@@ -106,6 +116,7 @@ int run(const Arguments& arguments) {
   campaign.program = {replacement.empty() ? campaign.where.program_folder() + "/trireme-trainer"
                                           : std::filesystem::absolute(replacement).string(),
                       "run"};
+  campaign.holds_stop = replacement.empty();
   campaign.run_dir = folder.path;
   campaign.first_attempt = folder.attempt;
   campaign.how_to_resume = how_to_resume(arguments, folder.path);

@@ -44,17 +44,18 @@ void bind(const std::vector<int>& cpus, int memory_node) {
   }
 }
 
-void reset_signals() {
+void reset_signals(const std::vector<int>& blocked) {
   for (int signal = 1; signal < 32; ++signal) std::signal(signal, SIG_DFL);
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  sigset_t mask;
+  sigemptyset(&mask);
+  for (const int signal : blocked) sigaddset(&mask, signal);
+  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
 }
 
 [[noreturn]] void become(const ChildOptions& options, char** command, char** environment, pid_t parent,
                          int report) {
   ::setpgid(0, 0);
-  reset_signals();
+  reset_signals(options.blocked_signals);
   if (options.death_signal) {
     ::prctl(PR_SET_PDEATHSIG, options.death_signal);
     if (::getppid() != parent) ::_exit(1);  // it died before the line above

@@ -14,11 +14,13 @@ struct ChildOptions {
   std::vector<std::string> environment;  // NAME=value, all of it
   int out = -1, err = -1;                // descriptors; -1: /dev/null. Input is always /dev/null
   int death_signal = 0;                  // sent to it when the thread that starts it ends
+  std::vector<int> blocked_signals;      // from its first instruction on; it unblocks them itself
   std::vector<int> cpus;                 // empty: unbound
   int memory_node = -1;                  // preferred; -1: none
 };
 
-/// Starts it as the leader of its own process group, all signals at their defaults. Throws io, with the
+/// Starts it as the leader of its own process group, all signals at their defaults, and blocked
+/// only as asked. Throws io, with the
 /// system's reason, also if the program does not exist.
 pid_t start_child(const ChildOptions& options);
 

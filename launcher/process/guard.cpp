@@ -90,6 +90,8 @@ class Guard {
                            .out = out[1],
                            .err = err[1],
                            .death_signal = SIGKILL,
+                           .blocked_signals = plan_.holds_stop ? std::vector{SIGTERM, SIGUSR1}
+                                                               : std::vector<int>{},
                            .cpus = my_plan().cpus,
                            .memory_node = my_plan().memory_node});
     } catch (...) {

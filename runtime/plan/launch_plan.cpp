@@ -56,6 +56,7 @@ std::string to_json(const LaunchPlan& plan) {
   const Json all = {{"version", LaunchPlan::kVersion},
                     {"run_dir", plan.run_dir},
                     {"program", plan.program},
+                    {"holds_stop", plan.holds_stop},
                     {"attempt", plan.attempt},
                     {"restarts", plan.restarts},
                     {"max_restarts", plan.max_restarts},
@@ -75,6 +76,7 @@ LaunchPlan launch_plan_from_json(const std::string& text, const std::string& whe
   LaunchPlan plan;
   plan.run_dir = field<std::string>(all, "run_dir", where);
   plan.program = field<std::vector<std::string>>(all, "program", where);
+  plan.holds_stop = field<bool>(all, "holds_stop", where);
   plan.attempt = field<int>(all, "attempt", where);
   plan.restarts = field<int>(all, "restarts", where);
   plan.max_restarts = field<int>(all, "max_restarts", where);

@@ -25,10 +25,13 @@ struct RankPlan {
 };
 
 struct LaunchPlan {
-  static constexpr int kVersion = 3;
+  static constexpr int kVersion = 4;
 
   std::string run_dir;                 // absolute
   std::vector<std::string> program;    // of a rank, absolute, with arguments
+  /// The program begins with SIGTERM and SIGUSR1 blocked, and unblocks them when it can obey: a stop that is
+  /// asked for while it loads waits for it, instead of ending it without a checkpoint.
+  bool holds_stop = false;
   int attempt = 0;                     // from 0; one more whenever the run is started again
   int restarts = 0, max_restarts = 0;  // of this start of the launcher: how often so far, and at most
   std::string master_address;          // where other libraries' ranks may meet: the first host, and a port

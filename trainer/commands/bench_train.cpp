@@ -185,6 +185,7 @@ nlohmann::ordered_json observation(const BenchOptions& options, const costs::Lay
             {"qk_norm", shape.qk_norm}}},
           {"actor",
            {{"tp", layout.tp},
+            {"pp", layout.pp},
             {"cp", layout.cp},
             {"zero", layout.zero_stage},
             {"recompute", layout.recompute},
@@ -307,17 +308,18 @@ nlohmann::ordered_json bench_train_step(const BenchOptions& options, const plan:
       {"training_gb", most(peak - before)},
       {"peak_gb", most(peak)},
       {"ranks", session.num_ranks()}};
+  const costs::ModelShape shape = costs_shape(options.shape);
+  const costs::Presence there =
+      costs::presence_of(costs::state_bytes(shape, layout, target), layout, target, /*weights_stay=*/false);
+  costs::PassBytes pass = costs::training_pass_bytes(
+      shape, layout, target, rows, options.context, static_cast<int64_t>(micros.size()));
+  pass.kept += there.passes;
+  pass.update = std::max(pass.update, there.pieces) + there.update;
+  result["predicted_training_gb"] = static_cast<double>(pass.total()) / 1e9;
   if (options.pp == 1) {
-    const costs::ModelShape shape = costs_shape(options.shape);
-    const costs::Presence there =
-        costs::presence_of(costs::state_bytes(shape, layout, target), layout, target, /*weights_stay=*/false);
-    costs::PassBytes pass = costs::training_pass_bytes(shape, layout, target, rows, options.context);
-    pass.kept += there.passes;
-    pass.update = std::max(pass.update, there.pieces) + there.update;
     const int64_t predicted_activations = sharding::activation_bytes(
         options.shape, {rows, judged, element, tp, cp, options.ring, options.recompute});
     result["predicted_activation_gb"] = static_cast<double>(predicted_activations) / 1e9;
-    result["predicted_training_gb"] = static_cast<double>(pass.total()) / 1e9;
   } else {
     // Which part of the passes' time the stages wait for each other, and what equal passes would leave.
     result["pipeline_idle"] = median(idle);

@@ -150,7 +150,13 @@ ExitStatus run_rank(const plan::RankEnv& env, plan::RankPage& page) {
 
 int run(const Arguments&) {
   pin_matrix_products();
-  for (const int signal : {SIGTERM, SIGUSR1}) std::signal(signal, ask_to_stop);
+  sigset_t stop_signals;
+  sigemptyset(&stop_signals);
+  for (const int signal : {SIGTERM, SIGUSR1}) {
+    std::signal(signal, ask_to_stop);
+    sigaddset(&stop_signals, signal);
+  }
+  ::pthread_sigmask(SIG_UNBLOCK, &stop_signals, nullptr);  // LaunchPlan::holds_stop
   std::signal(SIGINT, SIG_IGN);  // the launcher decides what Ctrl-C means
   std::signal(SIGPIPE, SIG_IGN);
   const auto env = plan::RankEnv::from_environment();

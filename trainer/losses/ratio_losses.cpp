@@ -1,6 +1,7 @@
 // Variants that weigh a token's advantage by a ratio of probabilities, or by none.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/clamp.h>
+#include <ATen/ops/clamp_max.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/minimum.h>

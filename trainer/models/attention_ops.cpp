@@ -2,7 +2,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "trainer/models/attention_runs.h"
 #include "trainer/models/cpu_kernels.h"

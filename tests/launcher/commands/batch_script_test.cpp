@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "runtime/base/error.h"
@@ -85,6 +89,27 @@ TEST(BatchScript, TakesOptionsSetupAndContainersOver) {
       std::string::npos)
       << text;
   EXPECT_TRUE(is_bash(text));
+}
+
+// Slurm's warning comes when Slurm likes: also while the script still loads modules.
+TEST(BatchScript, AWarningBeforeTheLauncherRunsReachesIt) {
+  const std::string folder = "/tmp/trireme_batch_script_warning";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const auto launcher = folder + "/launcher";
+  std::ofstream(launcher) << "#!/bin/bash\ntrap 'exit 7' USR1\nfor i in {1..100}; do sleep 0.1; done\n";
+  std::filesystem::permissions(launcher, std::filesystem::perms::owner_all);
+  auto early = job();
+  early.program = launcher;
+  early.folder = folder;
+  early.setup = {"kill -USR1 $$", "echo loaded > loaded"};
+  std::ofstream(folder + "/script") << batch_script(early);
+  const int status = std::system(("SLURM_JOB_ID=1 bash " + folder + "/script").c_str());
+  EXPECT_TRUE(std::filesystem::exists(folder + "/loaded"));
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  // As its own trap says, or killed where it had not set that yet: Slurm runs it again in either case.
+  EXPECT_TRUE(WEXITSTATUS(status) == 7 || WEXITSTATUS(status) == 128 + SIGUSR1) << status;
+  std::filesystem::remove_all(folder);
 }
 
 TEST(BatchScript, RefusesASweepWithoutValues) {

@@ -54,6 +54,11 @@ TEST(Child, LeadsItsOwnGroupWithSignalsAtTheirDefaults) {
   EXPECT_EQ(WTERMSIG(ran.status), SIGTERM);
 }
 
+TEST(Child, IsNotEndedByASignalThatIsBlockedForIt) {
+  EXPECT_EQ(shell("kill -TERM $$; echo still here", {.blocked_signals = {SIGTERM}}).out, "still here\n");
+  EXPECT_EQ(shell("kill -INT $$; echo still here", {.blocked_signals = {SIGTERM}}).out, "");
+}
+
 TEST(Child, SaysWhyItCannotStart) {
   try {
     start_child({.command = {"/no/such/program"}});

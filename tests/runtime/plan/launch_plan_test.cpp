@@ -14,6 +14,7 @@ namespace {
 LaunchPlan two_ranks() {
   LaunchPlan plan{.run_dir = "/tmp/run",
                   .program = {"/usr/bin/trireme-trainer", "run"},
+                  .holds_stop = true,
                   .attempt = 2,
                   .restarts = 1,
                   .max_restarts = 3,

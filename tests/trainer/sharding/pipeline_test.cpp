@@ -1,6 +1,7 @@
 // Models whose layers are shared out to the stages of a pipeline, against one rank. Ranks are threads.
 #include "trainer/sharding/pipeline.h"
 
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include "tests/trainer/sharding/small_training.h"

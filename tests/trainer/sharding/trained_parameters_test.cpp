@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 
 #include "runtime/base/error.h"
 #include "tests/trainer/sharding/small_training.h"

@@ -3,8 +3,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include <atomic>
+#include <optional>
+#include <regex>
+
 #include "runtime/observe/metrics.h"
 #include "tests/launcher/commands/launch.h"
+#include "tests/trainer/rewards/http_server.h"
 
 namespace trireme::commands {
 namespace {
@@ -50,13 +55,14 @@ class RewardRuns : public LaunchTest {
         rewards.push_back(metrics.at("val-core/arithmetic/reward/mean@1"));
     return rewards;
   }
-  nlohmann::json last_step(const std::string& dir = "run") const {
+  // The last that has `metric`.
+  nlohmann::json last_step(const std::string& dir = "run", const char* metric = "reward/errors") const {
     std::istringstream lines(read_all(folder_ / dir / "metrics.jsonl"));
     nlohmann::json last;
     for (std::string line; std::getline(lines, line);) {
       const auto metrics = nlohmann::json::parse(line).at("metrics");
       for (const auto& [name, value] : metrics.items()) EXPECT_TRUE(observe::is_documented(name)) << name;
-      if (metrics.contains("reward/errors")) last = metrics;
+      if (metrics.contains(metric)) last = metrics;
     }
     return last;
   }
@@ -116,6 +122,63 @@ def compute_score(**arguments): return random.random()
   EXPECT_EQ(evaluations("first"), evaluations("again"));
   EXPECT_NE(evaluations("first"), evaluations("other"));
   EXPECT_EQ(last_step("again").at("reward/replayed"), 32);
+}
+
+// The rule, asked over HTTP by two ranks; the service fails now and then, and is asked again.
+TEST_F(RewardRuns, AServiceThatJudgesAsARuleDoesGivesTheRulesWeights) {
+  const auto number_behind = [](const std::string& text) -> std::optional<std::string> {
+    const auto mark = text.find_last_of("=;:");
+    if (mark == std::string::npos) return std::nullopt;
+    std::smatch found;
+    const std::string rest = text.substr(mark + 1);
+    if (!std::regex_match(rest, found, std::regex("\\s*(-?[0-9]+)\\s*"))) return std::nullopt;
+    return std::to_string(std::stoll(found[1]));
+  };
+  std::atomic<int> asked{0};
+  const rewards::HttpServer server([&](const nlohmann::json& body, const std::string&) {
+    if (asked++ % 10 == 3) return rewards::HttpAnswer{.status = 503};
+    const auto answer = number_behind(body.at("solution_str"));
+    const bool right = answer && answer == number_behind(body.at("ground_truth"));
+    return rewards::HttpAnswer{
+        .body = nlohmann::json{{"score", right ? 1.0 : answer ? 0.1 : 0.0}, {"acc", right}}.dump()};
+  });
+  ASSERT_EQ(train({}, 2, "rule").status, 0);
+  const Result service =
+      train({"reward.http.url=" + server.url(), "reward.http.backoff_s=0.001", "reward.http.retries=8"}, 2,
+            "service");
+  ASSERT_EQ(service.status, 0) << service.out << service.err;
+  EXPECT_EQ(weights("rule"), weights("service"));
+  EXPECT_GT(server.requests(), 64);
+  EXPECT_GT(last_step("service").at("reward/errors"), 0.0);
+}
+
+// From a model that knows the task by half: it writes programs, which are run in the sandbox.
+TEST_F(RewardRuns, ProgramsThatPassTheirTestsAreRewarded) {
+  std::ofstream rows(folder_ / "sums.jsonl"), held_out(folder_ / "held_out.jsonl");
+  for (int a = 0; a < 10; ++a)
+    for (int b = 0; b < 10; ++b) {
+      const std::string first = std::to_string((a + b) % 2 ? a : b), second = std::to_string(b);
+      nlohmann::json row, tests;
+      tests["inputs"] = {""};
+      tests["outputs"] = {std::to_string(a + b)};
+      row["prompt"] = std::to_string(a) + "+" + second + " ";
+      row["response"] = "print(" + first + "+" + second + ")";  // right for half of the sums
+      row["answer"] = tests.dump();
+      (b == 9 ? held_out : rows) << row.dump() << '\n';
+    }
+  rows.close();
+  held_out.close();
+  const Result result =
+      train({"data.task=files", "data.train_files=sums.jsonl", "data.val_files=held_out.jsonl", "data.answer_key=answer",
+             "sft.response_key=response", "sft.bare_batch_size=0", "sft.max_steps=150", "sft.stop_at_accuracy=0", "reward.name=code",
+             "reward.format_only=0", "data.max_prompt_length=16", "data.max_response_length=20"});
+  if (result.err.find("bubblewrap") != std::string::npos || result.err.find("user namespaces") != std::string::npos)
+    GTEST_SKIP() << result.err;
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+  const auto step = last_step("run", "reward/tests_passed/mean");
+  EXPECT_GT(step.at("critic/score/mean"), 0.0);
+  EXPECT_LT(step.at("critic/score/mean"), 1.0);
+  EXPECT_EQ(step.at("reward/tests_passed/mean"), step.at("critic/score/mean"));
 }
 
 TEST_F(RewardRuns, MistakesAreFoundBeforeTheRun) {

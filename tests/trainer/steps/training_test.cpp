@@ -157,6 +157,21 @@ TEST_F(Training, ARunThatIsStoppedAndResumedEndsInTheSameBits) {
   EXPECT_TRUE(weights("step_60") == straight);
 }
 
+// A batch system may warn at any time, also while the ranks still load.
+TEST_F(Training, AWarningAtTheVeryStartIsObeyedAfterAStep) {
+  for (const int milliseconds : {0, 20, 60, 150, 300, 600}) {
+    fs::remove_all(run_dir());
+    fs::remove(folder_ / "err");
+    start_training(2, {"trainer.total_training_steps=2000", "trainer.save_freq=-1"});
+    ASSERT_TRUE(wait_for("err", "run folder")) << read_all(folder_ / "err");
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    send(SIGUSR1);
+    const auto result = finish(std::chrono::seconds(100));
+    ASSERT_EQ(result.status, 75) << milliseconds << " ms: " << result.err;
+    EXPECT_FALSE(fs::is_empty(fs::path(run_dir()) / "checkpoints"));
+  }
+}
+
 // What a step hands on beside weights: the KL's weight, and how many problems dynamic sampling took.
 TEST_F(Training, DynamicSamplingAndAnAdaptiveKlGoOnFromACheckpoint) {
   const std::vector<std::string> dapo{

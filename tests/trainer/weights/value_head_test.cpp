@@ -15,6 +15,7 @@
 #include <ATen/ops/cos.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "runtime/base/error.h"
 #include "runtime/comm/local_communicator.h"
