@@ -85,10 +85,11 @@ std::string batch_script(const BatchJob& job) {
   text += fmt::format(
       "{} &\n"
       "launcher=$!\n"
-      "[ -z \"$warned\" ] || kill -USR1 $launcher 2>/dev/null\n"
       "trap 'kill -TERM $launcher 2>/dev/null' TERM\n"
       "# A signal ends `wait`, not the run.\n"
       "while :; do\n"
+      "  # Again: what comes between its fork and its exec is lost.\n"
+      "  [ -z \"$warned\" ] || {{ sleep 1; kill -USR1 $launcher 2>/dev/null; }}\n"
       "  wait $launcher\n"
       "  status=$?\n"
       "  kill -0 $launcher 2>/dev/null || break\n"

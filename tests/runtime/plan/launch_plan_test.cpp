@@ -81,8 +81,8 @@ TEST(LaunchPlan, NamesTheFieldOfTheWrongType) {
 
 TEST(LaunchPlan, RefusesAnotherVersionAndWhatIsNoJson) {
   std::string text = to_json(two_ranks());
-  text.replace(text.find("\"version\": 3"), 12, "\"version\": 9");
-  EXPECT_EQ(error_of(text), "plan.json is of version 9, this program reads 3");
+  text.replace(text.find("\"version\": 4"), 12, "\"version\": 9");
+  EXPECT_EQ(error_of(text), "plan.json is of version 9, this program reads 4");
   EXPECT_EQ(error_of("{"), "plan.json is no JSON");
   EXPECT_EQ(error_of("[]"), "plan.json: expected an object that holds 'version'");
 }

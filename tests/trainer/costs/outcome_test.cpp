@@ -145,7 +145,8 @@ TEST(Outcome, SharesOfIdleTimeAreThoseOfTheStages) {
 
 TEST(Outcome, RolloutThatReadsTheActorsWeightsHoldsNone) {
   const auto holds = [](const Job& job) {
-    for (const auto& part : outcome_of(job).memory.front().held)
+    const Outcome outcome = outcome_of(job);
+    for (const auto& part : outcome.memory.front().held)
       if (part.name == "rollout weights") return true;
     return false;
   };

@@ -19,8 +19,7 @@ void expect_one_ranks(Setting setting) {
   for (const bool exact : {false, true}) {
     setting.exact = exact;
     const Outcome outcome = run(setting);
-    expect_near(outcome.gradients, expected.gradients, 1e-5);
-    expect_near(outcome.masters, expected.masters, 1e-5);
+    expect_near(outcome, expected);
     EXPECT_NEAR(outcome.norms[0], expected.norms[0], 1e-5 * expected.norms[0]);
     const Outcome again = run(setting);
     expect_equal(outcome.gradients, again.gradients);
