@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <map>
+
+#include "runtime/placement/layer_shares.h"
+
 namespace trireme::costs {
 namespace {
 
@@ -9,16 +14,37 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
+// The layers of a pipeline's stages, as the trainer shares them out.
+const std::vector<placement::LayerRange>& stages_of(const ModelShape& shape, int64_t pp) {
+  const placement::LayerCosts costs{
+      static_cast<double>(shape.hidden_size * (2 * (shape.num_attention_heads + shape.num_key_value_heads) *
+                                                   shape.head_dim +
+                                               3 * shape.intermediate_size)),
+      static_cast<double>(shape.hidden_size),
+      static_cast<double>(shape.hidden_size * (shape.value_head ? 1 : shape.vocab_size))};
+  // Asked for again and again by a search for layouts.
+  thread_local std::map<std::array<double, 5>, std::vector<placement::LayerRange>> known;
+  auto& ranges = known[{static_cast<double>(shape.num_hidden_layers), static_cast<double>(pp), costs.layer,
+                        costs.before, costs.behind}];
+  if (ranges.empty())
+    ranges = placement::share_layers(shape.num_hidden_layers, static_cast<int>(pp), costs);
+  return ranges;
+}
+
 // What the rank of the fullest pipeline stage holds: layers, and the embedding or the head or both.
 struct Stage {
   int64_t layers, embedding, last;
 };
 Stage fullest_stage(const ModelShape& shape, const Layout& layout, const SliceSizes& sizes) {
-  const int64_t layers = ceil_div(shape.num_hidden_layers, layout.pp);
-  if (layout.pp == 1) return {layers, sizes.embedding, sizes.last};
+  if (layout.pp == 1) return {shape.num_hidden_layers, sizes.embedding, sizes.last};
+  const auto& stages = stages_of(shape, layout.pp);
   // A tied head needs the embedding's matrix at both ends.
   const int64_t last = sizes.last + (shape.tie_word_embeddings && !shape.value_head ? sizes.embedding : 0);
-  return sizes.embedding >= last ? Stage{layers, sizes.embedding, 0} : Stage{layers, 0, last};
+  const Stage at_front{stages.front().count(), sizes.embedding, 0}, at_end{stages.back().count(), 0, last};
+  const auto elements = [&](const Stage& stage) {
+    return stage.layers * sizes.layer + stage.embedding + stage.last;
+  };
+  return elements(at_front) >= elements(at_end) ? at_front : at_end;
 }
 
 // Of one layer, for T rows of a cp rank of which R lie outside of the products.
@@ -165,7 +191,8 @@ StateBytes state_bytes(const ModelShape& shape, const Layout& layout, const Targ
     bytes.packed = target.element *
                    ((has_head ? sizes.head : 0) + (zero == 3 ? 0 : stage.layers * sizes.layer_matrices));
   }
-  if (layout.exact) bytes.exact = 8 * (zero >= 2 ? part : all);
+  // Two words: some element of nearly every block is too large for one (sharding/exact_sum.h).
+  if (layout.exact) bytes.exact = 16 * (zero >= 2 ? part : all);
   return bytes;
 }
 
@@ -197,7 +224,7 @@ PassBytes training_pass_bytes(const ModelShape& shape, const Layout& layout, con
                               int64_t rows, int64_t longest, int64_t micro_batches) {
   const Rows own = rows_of(layout, ceil_div(rows, layout.cp));
   const SliceSizes sizes = slice_sizes(shape, layout.tp);
-  const int64_t e = target.element, layers = ceil_div(shape.num_hidden_layers, layout.pp);
+  const int64_t e = target.element, layers = stages_of(shape, layout.pp).front().count();
   const int64_t input = own.outside * shape.hidden_size * e;
   const int64_t within = kept_within_layer(shape, layout, target, own);
   const int64_t in_flight = std::min(layout.pp, std::max<int64_t>(1, micro_batches));
@@ -214,14 +241,15 @@ PassBytes training_pass_bytes(const ModelShape& shape, const Layout& layout, con
   // Beside it the last norm's input, and what it reads; both are gone when the layers' turn comes.
   const int64_t head =
       head_bytes(shape, layout, target, own.inside, true) + input + own.inside * shape.hidden_size * e;
-  // With recomputation the layer's own activations are not there yet while the head is at work.
-  bytes.transient = layout.recompute ? std::max(layer, head - within) : std::max(layer, head);
+  int64_t of_layers = 0;  // while they go backward: gradients of two, a reduced part
   if (layout.zero() >= 2) {
     const int64_t block = sizes.layer, cut = ceil_div(block, layout.shards());
-    bytes.gathered = 2 * 4 * block + 4 * cut;              // gradients of two layers, a reduced part
-    bytes.gathered += 4 * (sizes.embedding + sizes.last);  // and of both ends
+    of_layers = 2 * 4 * block + 4 * cut;
+    bytes.gathered = 4 * (sizes.embedding + sizes.last);  // gradients of both ends
     if (layout.zero() == 3) bytes.gathered += 2 * e * block + (target.fp32() ? 0 : e * cut);
   }
+  // With recomputation the layer's own activations are not there yet while the head is at work.
+  bytes.transient = std::max(layer + of_layers, layout.recompute ? head - within : head);
   bytes.panels = panel_bytes(shape, layout, target, own.inside, true);
   const int64_t messages = target.on_cpu && layout.ranks() > 1 ? kMessageBytes : 0;
   if (layout.tp * layout.pp * layout.cp > 1 || layout.zero() == 3) bytes.messages = messages;

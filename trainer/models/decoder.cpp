@@ -66,7 +66,7 @@ Decoder::Decoder(const DecoderShape& shape, ParameterSet& parameters, at::Scalar
   const int64_t hidden = shape.hidden_size, tokens = vocabulary_pieces_[tp.rank()];
   if (stage.is_first() || holds_tied_copy(shape, stage))
     embedding_ = weight_at("model.embed_tokens.weight", tokens, hidden);
-  const LayerRange layers = layers_of_stages(shape, stage.count)[stage.index];
+  const placement::LayerRange layers = layers_of_stages(shape, stage.count)[stage.index];
   for (int64_t i = layers.first; i < layers.end; ++i) add_layer(fmt::format("model.layers.{}.", i));
   if (stage.is_last()) {
     final_norm_ = weight_at("model.norm.weight", hidden, 0);

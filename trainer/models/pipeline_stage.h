@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/placement/layer_shares.h"
 #include "trainer/models/parameter_spec.h"
 
 namespace trireme::models {
@@ -16,25 +17,11 @@ struct PipelineStage {
   bool is_last() const { return index == count - 1; }
 };
 
-/// Layers [first, end).
-struct LayerRange {
-  int64_t first = 0, end = 0;
-  int64_t count() const { return end - first; }
-};
-
-/// What a row costs, in products and sums of the forward pass: one layer; what the first stage has before its
-/// layers, and the last one behind.
-struct LayerCosts {
-  double layer = 1, before = 0, behind = 0;
-};
-LayerCosts layer_costs(const DecoderShape& shape);
-
-/// `num_layers` in `stages` ranges, none of them empty, of which the costliest is as cheap as can be, and
-/// then all are as equal as can be (least squares). Throws invalid_config where there are fewer layers.
-std::vector<LayerRange> share_layers(int64_t num_layers, int stages, const LayerCosts& costs);
+/// What a row costs, in products and sums of the forward pass. Attention depends on the rows and is left out.
+placement::LayerCosts layer_costs(const DecoderShape& shape);
 
 /// The layers of each stage of a decoder.
-std::vector<LayerRange> layers_of_stages(const DecoderShape& shape, int stages);
+std::vector<placement::LayerRange> layers_of_stages(const DecoderShape& shape, int stages);
 /// The blocks (ParameterSpec::block) of each stage, ascending, as tensors::Layout wants them.
 std::vector<std::vector<int>> blocks_of_stages(const DecoderShape& shape, int stages);
 
