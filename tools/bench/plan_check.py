@@ -54,8 +54,8 @@ MEMORY = [
 ]
 
 CALIBRATION, OTHERS = ("llama-22M", "llama-150M"), ("qwen2-59M", "qwen3-81M")
-TIME = [(1, ""), (1, "--recompute"), (2, ""), (2, "--zero-stage 2"), (2, "--tp 2"), (2, "--pp 2 --micro-batches 8"),
-        (2, "--cp 2")]
+TIME = [(1, ""), (1, "--recompute"), (2, ""), (2, "--zero-stage 2"), (2, "--tp 2"), (2, "--cp 2"),
+        (2, "--pp 2 --micro-batches 8")]
 
 
 def bench(program, shape, dtype, ranks, options, more):
@@ -67,7 +67,7 @@ def bench(program, shape, dtype, ranks, options, more):
         command = [program, "bench", "train-step", "--shape", file.name, "--dtype", dtype, "--threads", "1", *more]
         words = options.split()
         if "--batch" not in words:
-            command += ["--batch", "4" if "--memory" in more else "16"]
+            command += ["--batch", "4" if "--memory" in more else "8"]
         command += ["-n", str(ranks)] if ranks > 1 else []
         done = subprocess.run(command + words, capture_output=True, text=True)
     if done.returncode:
@@ -94,7 +94,7 @@ def time(program, dtype, rounds):
     for _ in range(rounds):  # in turns: what disturbs one disturbs all
         for shape in CALIBRATION + OTHERS:
             for ranks, options in TIME:
-                run = bench(program, shape, dtype, ranks, options, ["--observe", "--context", "256"])
+                run = bench(program, shape, dtype, ranks, options, ["--observe", "--context", "256", "--repeats", "2"])
                 key = shape, ranks, options
                 if key not in best or run["stated"]["update_actor"] < best[key]["stated"]["update_actor"]:
                     best[key] = run
@@ -113,7 +113,7 @@ if __name__ == "__main__":
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--time", action="store_true")
     parser.add_argument("--dtype", default="bfloat16", help="of --time")
-    parser.add_argument("--rounds", type=int, default=2, help="of --time")
+    parser.add_argument("--rounds", type=int, default=1, help="of --time")
     parser.add_argument("--program", default=os.path.join(os.path.dirname(__file__), "../../build/cpu/bin/trireme"))
     options = parser.parse_args()
     os.environ.update(OMP_NUM_THREADS="1")
