@@ -119,6 +119,7 @@ int64_t transient_of_layer(const ModelShape& shape, const Layout& layout, const 
 // Measured, Open MPI 4.1: reductions in flight, and fragments in memory that two processes share.
 constexpr int64_t kMessageBytes = 45'000'000;
 constexpr int64_t kLogitsAtOnce = 4 << 20;
+constexpr int64_t kNormBytes = 8 << 20;  // a million elements of a gradient in double precision
 
 int64_t chunk_rows(int64_t vocab, int64_t rows) {
   return std::min(rows, std::max<int64_t>(64, kLogitsAtOnce / vocab));
@@ -253,9 +254,7 @@ PassBytes training_pass_bytes(const ModelShape& shape, const Layout& layout, con
   bytes.panels = panel_bytes(shape, layout, target, own.inside, true);
   const int64_t messages = target.on_cpu && layout.ranks() > 1 ? kMessageBytes : 0;
   if (layout.tp * layout.pp * layout.cp > 1 || layout.zero() == 3) bytes.messages = messages;
-  bytes.update = 8 * ceil_div(std::max(sizes.embedding, sizes.largest_matrix / 2),
-                              layout.zero() == 0 ? 1 : layout.shards()) +
-                 messages;
+  bytes.update = kNormBytes + messages;
   return bytes;
 }
 

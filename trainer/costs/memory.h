@@ -30,7 +30,7 @@ struct PassBytes {
   int64_t gathered = 0;   // weights and gradients that ZeRO 2 and 3 bring and take away
   int64_t panels = 0;     // on the CPU: matrices and rows packed for products; they stay
   int64_t messages = 0;   // on the CPU: what MPI holds, where passes communicate
-  int64_t update = 0;     // after the passes: the norm of the largest gradient in double precision, messages
+  int64_t update = 0;     // after the passes: a piece of the gradient in double precision, messages
   int64_t total() const { return std::max(kept + transient + gathered + messages, update) + panels; }
 };
 /// A forward and backward pass of `rows` rows on a replica's cp rank, in sequences of up to `longest`. With

@@ -150,6 +150,8 @@ void TrainedParameters::sum_tied_exactly(int block) {
   add(sum.high());
 }
 
+constexpr int64_t kNormPiece = 1 << 20;
+
 // Each element counts once, however many ranks hold it.
 bool TrainedParameters::counts(const Stretch& stretch) const {
   const models::ParameterSpec& spec = weights_.spec(stretch.parameter);
@@ -162,10 +164,14 @@ double TrainedParameters::norm() const {
   double squares = 0;
   for (const Stretch& stretch : stretches_) {
     if (!counts(stretch)) continue;
-    const double part =
-        at::linalg_vector_norm(gradient_.narrow(0, stretch.at, stretch.numel()), 2, {}, false, at::kDouble)
-            .item<double>();
-    squares += part * part;
+    // LibTorch makes a copy in double precision first: of a million at a time, not of an embedding.
+    for (int64_t begin = 0; begin < stretch.numel(); begin += kNormPiece) {
+      const int64_t count = std::min(kNormPiece, stretch.numel() - begin);
+      const double part =
+          at::linalg_vector_norm(gradient_.narrow(0, stretch.at + begin, count), 2, {}, false, at::kDouble)
+              .item<double>();
+      squares += part * part;
+    }
   }
   if (is_sharded()) squares = ranks_.dp->all_reduce_scalar(squares);
   if (ranks_.tp.is_split()) squares = ranks_.tp.group->all_reduce_scalar(squares);
