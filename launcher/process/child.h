@@ -20,8 +20,7 @@ struct ChildOptions {
 };
 
 /// Starts it as the leader of its own process group, all signals at their defaults, and blocked
-/// only as asked. Throws io, with the
-/// system's reason, also if the program does not exist.
+/// only as asked. Throws io, with the system's reason, also if the program does not exist.
 pid_t start_child(const ChildOptions& options);
 
 /// SIGKILL for the process group and for every process that descends from this one, as far as they are
