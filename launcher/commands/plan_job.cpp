@@ -238,6 +238,7 @@ costs::Job planned_job(const config::RunConfig* config, const cxxopts::ParseResu
     job.steps_ahead = true;
     work.old_log_prob = !correction.bypass_mode && (work.updates > 1 || correction.is_on());
   }
+  job.stream = config && config->rollout.stream;
   return job;
 }
 

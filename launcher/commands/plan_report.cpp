@@ -94,6 +94,8 @@ std::string time_text(const Report& report) {
   }
   if (report.job.steps_ahead)
     text += "  gen goes on beside the stages between it and update_weights (rollout.steps_ahead)\n";
+  if (report.job.stream)
+    text += "  gen goes on beside the stages between it and update_weights, a mini-batch at a time (rollout.stream)\n";
   text += "\nranks' time without work\n";
   for (const auto& idle : report.outcome.idle)
     text += fmt::format("  {:>5.1f} %  {}\n", 100 * idle.share, idle.cause);

@@ -155,7 +155,7 @@ constexpr StageText kStages[] = {
     {"adv", "advantages"},
     {"update_critic", "the critic's update: forward, backward, reduction, optimizer"},
     {"update_actor", "the actor's update: forward, backward, reduction, optimizer"},
-    {"wait", "waiting for the other side's part of the step, where rollout.steps_ahead is above 0"},
+    {"wait", "waiting for the other side, where rollout and training work at the same time"},
     {"update_weights", "handing the new weights to rollout"},
     {"save_checkpoint", "writing a checkpoint"},
     {"testing", "evaluation"},
@@ -178,7 +178,7 @@ void add_times(std::vector<MetricInfo>& table) {
   table.insert(table.end(),
                {{"perf/max_memory_allocated_gb", "GiB", "The largest memory_gb/STAGE"},
                 {"timing_s/wait_prev_gen", "s",
-                 "rollout.steps_ahead: how long training waited for the batch that rollout was generating"},
+                 "rollout.steps_ahead, rollout.stream: how long training waited for what rollout was generating"},
                 {"timing_s/wait_update", "s", "How long rollout waited for the update, to get its weights"},
                 {"perf/total_num_tokens", "tokens", "Prompt and response tokens of the step"},
                 {"perf/time_per_step", "s", "timing_s/step"},
@@ -187,8 +187,7 @@ void add_times(std::vector<MetricInfo>& table) {
 
 void add_idle(std::vector<MetricInfo>& table) {
   table.push_back({"trainer/idle_ratio", "fraction",
-                   "rollout.steps_ahead: timing_s/wait_prev_gen of timing_s/step; where it is high, give "
-                   "rollout more ranks"});
+                   "timing_s/wait_prev_gen of timing_s/step; where it is high, give rollout more ranks"});
   table.push_back({"rollouter/idle_ratio", "fraction",
                    "timing_s/wait_update of timing_s/step; where it is high, give training more ranks"});
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <new>
 #include <numeric>
@@ -18,9 +19,10 @@ namespace {
 
 // What every rank must know of a record to find its place without its bytes.
 struct Label {
-  int64_t id, cost, num_bytes;
+  int64_t id, cost, num_bytes, round;
 };
-static_assert(sizeof(Label) == 3 * sizeof(int64_t));
+constexpr int64_t kLabelWords = 4;
+static_assert(sizeof(Label) == kLabelWords * sizeof(int64_t));
 
 struct Labels {
   std::vector<Label> all;       // in rank order, each rank's in ascending id
@@ -36,10 +38,10 @@ Labels gather_labels(comm::Communicator& world, const std::vector<Outgoing>& rec
   std::partial_sum(counts.begin(), counts.end(), labels.begins.begin() + 1);
   labels.all.resize(labels.begins.back());
   std::vector<Label> own;
-  for (const Outgoing& record : records) own.push_back({record.id, record.cost, record.num_bytes});
-  for (int64_t& count : counts) count *= 3;
-  world.all_gather_v({own.data(), 3 * mine, comm::DType::i64},
-                     {labels.all.data(), 3 * labels.begins.back(), comm::DType::i64}, counts);
+  for (const Outgoing& record : records) own.push_back({record.id, record.cost, record.num_bytes, record.round});
+  for (int64_t& count : counts) count *= kLabelWords;
+  world.all_gather_v({own.data(), kLabelWords * mine, comm::DType::i64},
+                     {labels.all.data(), kLabelWords * labels.begins.back(), comm::DType::i64}, counts);
   return labels;
 }
 
@@ -66,6 +68,20 @@ void check(const std::vector<std::vector<int>>& replicas, int num_ranks) {
       seen[rank] = true;
     }
   }
+}
+
+// The replica of each record.
+std::vector<int> assign_by_rounds(const std::vector<Label>& labels, size_t num_replicas) {
+  std::map<int64_t, std::vector<size_t>> rounds;  // indices of labels
+  for (size_t i = 0; i < labels.size(); ++i) rounds[labels[i].round].push_back(i);
+  std::vector<int> assigned(labels.size());
+  for (const auto& [round, indices] : rounds) {
+    std::vector<std::pair<int64_t, int64_t>> id_and_cost;
+    for (const size_t i : indices) id_and_cost.emplace_back(labels[i].id, labels[i].cost);
+    const std::vector<int> parts = assign(id_and_cost, static_cast<int>(num_replicas));
+    for (size_t k = 0; k < indices.size(); ++k) assigned[indices[k]] = parts[k];
+  }
+  return assigned;
 }
 
 // Fresh memory of this size costs its pages' faults more than what is done with it: large pages have few.
@@ -118,9 +134,7 @@ Arrivals exchange_in_place(comm::Communicator& world, std::vector<Outgoing> reco
   std::sort(records.begin(), records.end(), [](const Outgoing& a, const Outgoing& b) { return a.id < b.id; });
   const Labels labels = gather_labels(world, records);
   check(labels);
-  std::vector<std::pair<int64_t, int64_t>> id_and_cost;
-  for (const Label& label : labels.all) id_and_cost.emplace_back(label.id, label.cost);
-  const std::vector<int> assigned = assign(id_and_cost, static_cast<int>(replicas.size()));
+  const std::vector<int> assigned = assign_by_rounds(labels.all, replicas.size());
 
   const int64_t mine = labels.begins[world.rank()];
   Bytes out = pack(records, world.size(), [&](size_t k) -> const std::vector<int>& {
@@ -158,7 +172,8 @@ std::vector<Record> exchange(comm::Communicator& world, std::vector<Record> reco
   std::vector<Outgoing> outgoing;
   for (const Record& record : records)
     outgoing.push_back({record.id, record.cost, static_cast<int64_t>(record.bytes.size()),
-                        [&](char* to) { std::memcpy(to, record.bytes.data(), record.bytes.size()); }});
+                        [&](char* to) { std::memcpy(to, record.bytes.data(), record.bytes.size()); },
+                        record.round});
   std::vector<Record> result;
   const Arrivals arrivals = exchange_in_place(world, std::move(outgoing), replicas);
   for (const auto& [id, cost, bytes] : arrivals.records) result.push_back({id, cost, std::string(bytes)});

@@ -17,11 +17,12 @@ struct Record {
   int64_t id = 0;    // unique over all ranks, e.g. the prompt's place in the batch
   int64_t cost = 1;  // for balance: tokens plus a share of their square
   std::string bytes;
+  int64_t round = 0;  // what is worked on at one time: each round's costs are made even by themselves
 };
 
 /// Sends every record to all ranks of one of `replicas` (each a list of ranks of `world`; a rank is in one at
-/// most), so that costs are even (balance.h): the same for any number of source ranks and any order of
-/// arrival. A record has one source, which sends it once to each of those ranks. Returns this rank's records
+/// most), so that the costs of each round are even (balance.h): the same for any number of source ranks, any
+/// order of arrival, and whether rounds are sent together or one by one. A record has one source, which sends it once to each of those ranks. Returns this rank's records
 /// in ascending id, the same on all ranks of a replica; empty on ranks that are in none. Collective over:
 /// world (host memory), all ranks, same replicas. Throws: internal, on all ranks, if two records have one id,
 /// a cost is negative, a replica is empty, or a rank in one is none of the world's or is named twice.
@@ -33,6 +34,7 @@ struct Outgoing {
   int64_t id = 0, cost = 1;
   int64_t num_bytes = 0;
   std::function<void(char* to)> write;  // all num_bytes; called once for each rank that it goes to
+  int64_t round = 0;
 };
 
 /// Records where they were received: views into `memory`, which lives with them.

@@ -453,6 +453,7 @@ void check_values(Written& written) {
   checker.parallel();
   checker.offload();
   check_steps_ahead(written);
+  check_stream(written);
 }
 
 }  // namespace trireme::config

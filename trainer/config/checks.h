@@ -12,6 +12,8 @@ namespace trireme::config {
 void check_values(Written& written);
 /// The part of it that is about rollout.steps_ahead, likewise.
 void check_steps_ahead(Written& written);
+/// About rollout.stream.
+void check_stream(Written& written);
 /// Files and folders that are named but do not exist. Relative ones start at the working directory.
 void check_paths(Written& written);
 /// What keeps the folder from being a reward model, as a sentence that begins with it; empty if nothing does.

@@ -423,6 +423,11 @@ void add_rollout(Keys& k) {
                "so that the two sides work at the same time; needs ranks for rollout alone "
                "([placement]). Responses then come from weights that are that many steps old "
                "(training/staleness). 0 samples each batch from the newest weights; more than 1 is no faster."});
+  k.push_back({"rollout.stream", AT(rollout.stream), any(), "",
+               "Rollout sends each mini-batch to training as soon as its responses are made and judged, and "
+               "training learns from it while the rest of the batch is still generated, with the same results; "
+               "needs ranks for rollout alone ([placement]) and several mini-batches a step. Unlike steps_ahead "
+               "it makes no response older than its step."});
   k.push_back({"rollout.temperature", AT(rollout.sampling.temperature), above_to(0, 100), "",
                "Divides the logits before sampling, and in the loss too. 1 trains what is sampled; "
                "evaluation is greedy."});

@@ -47,6 +47,7 @@ class Explorer {
       job.role(PlannedRole::rollout) = {
           true, apart ? trained : 0, {generating / choice.rollout_tp, 1, 1, choice.rollout_tp}};
     job.steps_ahead = apart && (space_.steps_ahead || base_.steps_ahead);
+    job.stream = apart && base_.stream && !job.steps_ahead;
     std::optional<Candidate> best;
     for (const int64_t tokens : kMicroTokens) {
       for (const PlannedRole role : {PlannedRole::actor, PlannedRole::critic, PlannedRole::reference,

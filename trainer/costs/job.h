@@ -58,7 +58,9 @@ struct Job {
   std::array<RoleJob, kPlannedRoles.size()> roles;
   Workload work;
   RolloutLimits limits;
-  bool steps_ahead = false;  // rollout makes the next step's responses meanwhile, on ranks of its own
+  // On ranks of its own rollout makes the next step's responses meanwhile; or training takes a mini-batch at a
+  // time of those that it makes.
+  bool steps_ahead = false, stream = false;
   Constants constants;
 
   RoleJob& role(PlannedRole which) { return roles[static_cast<size_t>(which)]; }

@@ -198,15 +198,18 @@ StepTime step_time(const Job& job, double decode_slots) {
   const Stages stages(job);
   StepTime step;
   const auto ranks = static_cast<double>(job.ranks());
-  double ahead = 0;
-  // Ranks that are not in a stage's role wait for it, unless rollout goes on ahead.
-  const auto add = [&](StageTime stage, PlannedRole who) {
+  const bool side_by_side = job.steps_ahead || job.stream;
+  // What is streamed is read as it comes, and learned from too unless all is read before.
+  const bool learns_late = job.stream && (job.work.old_log_prob || job.role(PlannedRole::critic).present);
+  double generating = 0, behind = 0;
+  // Ranks that are not in a stage's role wait for it, unless rollout goes on beside them.
+  const auto add = [&](StageTime stage, PlannedRole who, bool updates = false) {
     const double seconds = stage.total(), idle = ranks - static_cast<double>(job.role(who).layout.ranks());
-    if (job.steps_ahead && who == PlannedRole::rollout)
-      ahead += seconds;
+    if (side_by_side && who == PlannedRole::rollout)
+      generating += seconds;
     else
-      step.seconds += seconds;
-    if (!job.steps_ahead) step.waiting += seconds * idle;
+      (learns_late && updates ? behind : step.seconds) += seconds;
+    if (!side_by_side) step.waiting += seconds * idle;
     step.stages.push_back(std::move(stage));
   };
   const auto& actor = job.role(PlannedRole::actor).layout;
@@ -221,13 +224,18 @@ StepTime step_time(const Job& job, double decode_slots) {
     const Layout& critic = job.role(PlannedRole::critic).layout;
     add(stages.forward("values", job.critic_model, critic), PlannedRole::critic);
     add(stages.update("update_critic", job.critic_model, critic, job.work.critic_updates),
-        PlannedRole::critic);
+        PlannedRole::critic, true);
   }
-  add(stages.update("update_actor", job.model, actor, job.work.updates), PlannedRole::actor);
-  if (job.steps_ahead) {
+  add(stages.update("update_actor", job.model, actor, job.work.updates), PlannedRole::actor, true);
+  if (side_by_side) {
     const auto of_rollout = static_cast<double>(job.role(PlannedRole::rollout).layout.ranks());
-    const double longer = std::max(step.seconds, ahead);
-    step.waiting = (longer - ahead) * of_rollout + (longer - step.seconds) * (ranks - of_rollout);
+    // Of what is streamed, the first mini-batch is generated while nothing is learned, and the last one learned
+    // from while nothing is generated.
+    const double alone = job.steps_ahead ? 0.0 : 1.0 / std::max(1.0, job.work.updates);
+    const double working = step.seconds + behind;
+    const double longer =
+        std::max(step.seconds + alone * generating, generating + alone * step.seconds) + behind;
+    step.waiting = (longer - generating) * of_rollout + (longer - working) * (ranks - of_rollout);
     step.seconds = longer;
   }
   // The two sides meet for the weights.

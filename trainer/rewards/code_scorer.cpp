@@ -60,6 +60,11 @@ class CodeScorer final : public Scorer {
     return std::move(judgement.score);
   }
 
+  bool is_judged(int64_t ticket) override {
+    const std::lock_guard lock(mutex_);
+    return judged_.contains(ticket);
+  }
+
  private:
   struct Judgement {
     Score score;

@@ -99,6 +99,11 @@ class HttpJudge final : public OutsideJudge {
     return settled_.extract(ticket).mapped();
   }
 
+  bool is_judged(int64_t ticket) override {
+    const std::lock_guard lock(mutex_);
+    return settled_.contains(ticket);
+  }
+
   void wait_until_ready() override {}  // a service that is still starting is waited for by trying again
 
   ScorerStats take_stats() override {

@@ -35,6 +35,11 @@ class JournaledScorer final : public Scorer {
     return score;
   }
 
+  bool is_judged(int64_t ticket) override {
+    const Pending& pending = pending_.at(ticket);
+    return pending.known || judge_->is_judged(pending.ticket);
+  }
+
   void wait_until_ready() override { judge_->wait_until_ready(); }
 
   ScorerStats take_stats() override {

@@ -31,6 +31,8 @@ class OutsideJudge {
   virtual int64_t submit(std::string request) = 0;
   /// Once for each ticket. Throws io if nobody can be asked any more.
   virtual Outcome wait(int64_t ticket) = 0;
+  /// Whether wait() would return, or throw, at once.
+  virtual bool is_judged(int64_t ticket) = 0;
   /// Until somebody can be asked. Throws io with the reason if nobody ever can.
   virtual void wait_until_ready() = 0;
   virtual ScorerStats take_stats() = 0;

@@ -59,6 +59,7 @@ class PoolScorer final : public Scorer {
 
   int64_t submit(Submission submission) override { return judge_->submit(to_request(std::move(submission))); }
   Score wait(int64_t ticket) override { return to_score(judge_->wait(ticket)); }
+  bool is_judged(int64_t ticket) override { return judge_->is_judged(ticket); }
   void wait_until_ready() override { judge_->wait_until_ready(); }
 
   ScorerStats take_stats() override {

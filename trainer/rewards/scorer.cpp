@@ -22,6 +22,7 @@ class RuleScorer final : public Scorer {
     return next_++;
   }
   Score wait(int64_t ticket) override { return judged_.extract(ticket).mapped(); }
+  bool is_judged(int64_t) override { return true; }
 
  private:
   const Reward& reward_;
@@ -54,6 +55,9 @@ class SourceScorer final : public Scorer {
   }
   Score wait(int64_t ticket) override {
     return ticket % 2 == 0 ? answers_.wait(ticket / 2) : programs_->wait(ticket / 2);
+  }
+  bool is_judged(int64_t ticket) override {
+    return ticket % 2 == 0 ? answers_.is_judged(ticket / 2) : programs_->is_judged(ticket / 2);
   }
   ScorerStats take_stats() override { return programs_ ? programs_->take_stats() : ScorerStats{}; }
 

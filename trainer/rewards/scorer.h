@@ -41,6 +41,8 @@ class Scorer {
   /// The judgement, once for each ticket; waits for it. Throws what the rule throws; io where a reward
   /// function failed for good and reward.scorer.on_failure = "stop".
   virtual Score wait(int64_t ticket) = 0;
+  /// Whether wait() would return, or throw, at once. Of a ticket that was not waited for yet.
+  virtual bool is_judged(int64_t ticket) = 0;
   Score score(Submission submission) { return wait(submit(std::move(submission))); }
   /// Whether all of it can start: waits for that. Throws io with the reason otherwise.
   virtual void wait_until_ready() {}

@@ -85,6 +85,11 @@ Outcome ScorerPool::wait(int64_t ticket) {
   throw Error(ErrorCode::io, *given_up_);
 }
 
+bool ScorerPool::is_judged(int64_t ticket) {
+  const std::lock_guard lock(mutex_);
+  return settled_.contains(ticket) || given_up_;
+}
+
 void ScorerPool::wait_until_ready() {
   std::unique_lock lock(mutex_);
   wait_until(lock, [&] { return any_ready_ || given_up_; });

@@ -45,6 +45,7 @@ class ScorerPool final : public OutsideJudge {
 
   int64_t submit(std::string request) override;
   Outcome wait(int64_t ticket) override;
+  bool is_judged(int64_t ticket) override;
   void wait_until_ready() override;
   ScorerStats take_stats() override;
 

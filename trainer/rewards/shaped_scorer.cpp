@@ -48,6 +48,7 @@ class ShapedScorer final : public Scorer {
     return score;
   }
 
+  bool is_judged(int64_t ticket) override { return answer_->is_judged(ticket); }
   void wait_until_ready() override { answer_->wait_until_ready(); }
   ScorerStats take_stats() override { return answer_->take_stats(); }
 

@@ -20,6 +20,8 @@ struct RolloutConfig {
   // Batches that are generated before their step: 0, or on ranks of its own rollout answers the prompts of
   // the next steps while this one learns.
   int64_t steps_ahead = 0;
+  // On ranks of its own rollout sends each mini-batch to training as soon as it is finished.
+  bool stream = false;
   SamplingConfig sampling;                // written as rollout.temperature, rollout.top_k, ...
   int64_t max_model_len = 0;              // tokens of a prompt and its response; 0: as data allows
   int64_t max_num_seqs = 256;             // sequences decoded together on one rank

@@ -26,7 +26,7 @@ rollout::Request request_for(StepContext& context, const data::DataConfig& data,
 
 Generated generate_groups(StepContext& context, const data::DataConfig& data,
                           const rollout::RolloutConfig& rollout, const PromptBatch& batch,
-                          StepMetrics& metrics) {
+                          StepMetrics& metrics, const OnGroup& on_group) {
   const auto& problems = context.problems.train;
   const auto indices = data::batch_indices(static_cast<int64_t>(problems.size()), data.train_batch_size,
                                            batch.taken, context.seed, data.shuffle);
@@ -48,22 +48,26 @@ Generated generate_groups(StepContext& context, const data::DataConfig& data,
     requests.push_back(std::move(request));
   }
   const auto n = static_cast<size_t>(rollout.n);
+  for (Group& group : groups) group.samples.resize(n);
+  std::vector<size_t> left(groups.size(), n);  // responses to come
   Judging judging(context, batch.step, groups.size() * n);
-  auto completions = context.models.engine->generate(
-      std::move(requests), [&](size_t i, size_t sample, const rollout::Response& response) {
-        judging.hand_in(i * n + sample, fmt::format("{}/{}", groups[i].id, sample),
-                        problems[static_cast<size_t>(groups[i].problem)], response.tokens);
+  Generated generated{std::move(groups), std::move(judging)};
+  const auto completions = context.models.engine->generate(
+      std::move(requests), [&](size_t i, size_t place, const rollout::Response& response) {
+        Group& group = generated.groups[i];
+        Sample& sample = group.samples[place];
+        sample.tokens = response.tokens;
+        sample.rollout_log_probs = response.log_probs;
+        sample.stopped = response.stopped;
+        generated.judging.hand_in(i * n + place, fmt::format("{}/{}", group.id, place),
+                                  problems[static_cast<size_t>(group.problem)], sample.tokens);
+        if (--left[i] == 0 && on_group) on_group(generated, i);
       });
-  for (size_t i = 0; i < groups.size(); ++i)
-    for (rollout::Response& response : completions[i].responses) {
+  for (const rollout::Completion& completion : completions)
+    for (const rollout::Response& response : completion.responses)
       for (const float entropy : response.entropies) metrics.mean("actor/entropy", entropy);
-      Sample& sample = groups[i].samples.emplace_back();
-      sample.tokens = std::move(response.tokens);
-      sample.rollout_log_probs = std::move(response.log_probs);
-      sample.stopped = response.stopped;
-    }
   metrics.mean("training/epoch", static_cast<double>(batch.taken / static_cast<int64_t>(problems.size())));
-  return {std::move(groups), std::move(judging)};
+  return generated;
 }
 
 Judging greedy_responses(StepContext& context, const data::DataConfig& data, const std::vector<Group>& groups,

@@ -1,7 +1,9 @@
 // Prompts to responses: what a step asks of the rollout engine.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -27,11 +29,14 @@ struct Generated {
   Judging judging;
 };
 
-/// This replica's share of data.train_batch_size prompts, each answered n times. Local to the rollout ranks,
-/// the ranks of a replica together.
+using OnGroup = std::function<void(Generated& so_far, size_t group)>;
+
+/// This replica's share of data.train_batch_size prompts, in ascending id, each answered n times. `on_group`
+/// hears of a group as soon as all of its responses are made and handed in to judgement, while others are
+/// still under way. Local to the rollout ranks, the ranks of a replica together.
 Generated generate_groups(StepContext& context, const data::DataConfig& data,
                           const rollout::RolloutConfig& rollout, const PromptBatch& batch,
-                          StepMetrics& metrics);
+                          StepMetrics& metrics, const OnGroup& on_group = {});
 
 /// The most likely response to each group's prompt, on its way to judgement: one a group. Likewise.
 /// `responses` gets their tokens.

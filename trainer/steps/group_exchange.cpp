@@ -9,25 +9,44 @@ namespace trireme::steps {
 
 using placement::Role;
 
-std::vector<Group> send_groups(session::Session& session, Role to, std::vector<Group> groups, Role from) {
-  const placement::RoleRanks& roles = session.roles();
-  std::vector<std::vector<int>> replicas = roles.mesh(to).replicas();
-  const bool leaves_rollout_out = roles.rollout_is_apart() && from != Role::rollout && to != Role::rollout;
-  if (leaves_rollout_out) {  // rollout may be busy with another batch
-    const std::vector<int> ranks = roles.training();
-    if (!std::binary_search(ranks.begin(), ranks.end(), session.rank())) return {};
-    for (auto& replica : replicas)
-      for (int& rank : replica)
-        rank = static_cast<int>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
-  }
+namespace {
+
+std::vector<Group> exchange(comm::Communicator& ranks, const std::vector<std::vector<int>>& replicas,
+                            std::vector<Group> groups, int64_t round_size) {
   std::vector<tensors::Record> records;
-  if (session.has(from) && session.speaks_for_replica(from))
-    for (const Group& group : groups) records.push_back({group.id, group.cost(), pack(group)});
+  for (const Group& group : groups) records.push_back({group.id, group.cost(), pack(group), group.id / round_size});
   groups.clear();
-  comm::Communicator& ranks = leaves_rollout_out ? session.training().host() : session.world();
   for (const tensors::Record& record : tensors::exchange(ranks, std::move(records), replicas))
     groups.push_back(unpack(record.bytes));
   return groups;
+}
+
+// A role's replicas by their places among the training ranks.
+std::vector<std::vector<int>> replicas_in_training(const placement::RoleRanks& roles, Role role) {
+  const std::vector<int> ranks = roles.training();
+  std::vector<std::vector<int>> replicas = roles.mesh(role).replicas();
+  for (auto& replica : replicas)
+    for (int& rank : replica)
+      rank = static_cast<int>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  return replicas;
+}
+
+}  // namespace
+
+std::vector<Group> send_groups(session::Session& session, Role to, std::vector<Group> groups, Role from,
+                               int64_t round_size) {
+  const placement::RoleRanks& roles = session.roles();
+  if (!session.has(from) || !session.speaks_for_replica(from)) groups.clear();
+  if (!roles.rollout_is_apart() || from == Role::rollout || to == Role::rollout)
+    return exchange(session.world(), roles.mesh(to).replicas(), std::move(groups), round_size);
+  const std::vector<int> ranks = roles.training();
+  if (!std::binary_search(ranks.begin(), ranks.end(), session.rank())) return {};  // rollout may be busy
+  return share_out(session, to, std::move(groups), round_size);
+}
+
+std::vector<Group> share_out(session::Session& session, Role to, std::vector<Group> groups, int64_t round_size) {
+  return exchange(session.training().host(), replicas_in_training(session.roles(), to), std::move(groups),
+                  round_size);
 }
 
 GroupNumbers share_numbers(session::Session& session, const GroupNumbers& mine, Role from) {

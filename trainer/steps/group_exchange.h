@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -10,11 +11,18 @@
 
 namespace trireme::steps {
 
-/// From the replicas of one role, whose ranks all have them, to those of another, balanced by cost; in
-/// ascending id. `groups` is looked at on the ranks of `from` alone. Collective over: world; where neither
-/// role is rollout and rollout is apart, the other ranks alone, and nothing happens on rollout's.
+inline constexpr int64_t kOneRound = std::numeric_limits<int64_t>::max();
+
+/// From the replicas of one role, whose ranks all have them, to those of another, each `round_size` ids
+/// (prompts that are learned from together) balanced by cost; in ascending id. `groups` is looked at on the
+/// ranks of `from` alone. Collective over: world; where neither role is rollout and rollout is apart, the
+/// other ranks alone, and nothing happens on rollout's.
 std::vector<Group> send_groups(session::Session& session, placement::Role to, std::vector<Group> groups,
-                               placement::Role from);
+                               placement::Role from, int64_t round_size = kOneRound);
+
+/// The same from whichever training ranks have them, each group on one. Collective over: training.
+std::vector<Group> share_out(session::Session& session, placement::Role to, std::vector<Group> groups,
+                             int64_t round_size);
 
 /// A few numbers of each group, by its id.
 using GroupNumbers = std::map<int64_t, std::vector<double>>;

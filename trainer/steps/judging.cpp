@@ -49,7 +49,7 @@ void record(const std::vector<rewards::Score>& scores, const rewards::ScorerStat
 }  // namespace
 
 Judging::Judging(StepContext& context, int64_t step, size_t count)
-    : context_(context), step_(step), tickets_(count, -1) {}
+    : context_(context), step_(step), tickets_(count, -1), scores_(count) {}
 
 void Judging::hand_in(size_t place, std::string name, const data::Problem& problem,
                       std::span<const int32_t> response) {
@@ -59,13 +59,23 @@ void Judging::hand_in(size_t place, std::string name, const data::Problem& probl
          problem.extra_info, static_cast<int64_t>(response.size()), {step_, std::move(name)}});
 }
 
+bool Judging::is_judged(size_t place) const {
+  return scores_.at(place) || context_.scorer->is_judged(tickets_.at(place));
+}
+
+const rewards::Score& Judging::score(size_t place) {
+  std::optional<rewards::Score>& score = scores_.at(place);
+  if (!score) score = context_.scorer->wait(tickets_.at(place));
+  return *score;
+}
+
 std::vector<rewards::Score> Judging::scores(StepMetrics& metrics) {
   comm::Communicator& replica = context_.session.tp(placement::Role::rollout);
   std::vector<rewards::Score> scores;
   std::string bytes;
   try {
-    for (const int64_t ticket : tickets_)
-      if (context_.scorer) scores.push_back(context_.scorer->wait(ticket));
+    for (size_t place = 0; place < tickets_.size() && context_.scorer; ++place)
+      scores.push_back(score(place));
     bytes = to_bytes(scores);
   } catch (...) {
     // The others wait for the verdicts: they hear that there are none, and of the error as the stage ends.

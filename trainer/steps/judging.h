@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,12 @@ class Judging {
   void hand_in(size_t place, std::string name, const data::Problem& problem,
                std::span<const int32_t> response);
 
+  // Before that, on the rank that has the scorer, of a response that was handed in:
+  /// whether score() would return at once;
+  bool is_judged(size_t place) const;
+  /// its judgement; waits for it. Throws what Scorer::wait throws.
+  const rewards::Score& score(size_t place);
+
   /// By place, once all are handed in. Records reward/NAME/mean of what else the reward function had to say,
   /// and its failures. Collective over: the ranks of the replica. Throws what Scorer::wait throws.
   std::vector<rewards::Score> scores(StepMetrics& metrics);
@@ -33,6 +40,7 @@ class Judging {
   StepContext& context_;
   int64_t step_;
   std::vector<int64_t> tickets_;
+  std::vector<std::optional<rewards::Score>> scores_;  // those that were waited for
 };
 
 }  // namespace trireme::steps

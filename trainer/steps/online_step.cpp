@@ -2,19 +2,19 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
+#include <functional>
+#include <iterator>
+#include <span>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
-#include "trainer/algorithms/estimator_config.h"
-#include "trainer/algorithms/reward_shaping.h"
+#include "trainer/algorithms/estimators.h"
 #include "trainer/steps/credit.h"
 #include "trainer/steps/critic_update.h"
-#include "trainer/steps/generation.h"
 #include "trainer/steps/group_exchange.h"
-#include "trainer/steps/group_filter.h"
-#include "trainer/steps/reward_model.h"
 #include "trainer/steps/token_values.h"
 
 namespace trireme::steps {
@@ -23,11 +23,30 @@ using placement::Role;
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
 // The ranks that make batches, or those that learn from them; null on the others.
-comm::Communicator* lane_of(session::Session& session, bool goes_ahead, bool makes) {
-  if (!goes_ahead) return &session.world();
+comm::Communicator* lane_of(session::Session& session, bool side_by_side, bool makes) {
+  if (!side_by_side) return &session.world();
   if (session.has(Role::rollout) != makes) return nullptr;
   return makes ? &session.group(Role::rollout).host() : &session.training().host();
+}
+
+// Mini-batches of `size` prompts of those from `first_id` to `last_id`: ranges of ids, the same for any number
+// of ranks.
+void for_each_mini_batch(std::vector<Group>& groups, int64_t first_id, int64_t last_id, int64_t size,
+                         const std::function<void(std::span<Group>)>& update) {
+  std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.id < b.id; });
+  const auto below = [&](int64_t id) {
+    return std::partition_point(groups.begin(), groups.end(),
+                                [&](const Group& group) { return group.id < id; });
+  };
+  for (int64_t first = first_id; first < last_id; first += size)
+    update({below(first), below(std::min(first + size, last_id))});
 }
 
 }  // namespace
@@ -48,57 +67,87 @@ OnlineStep::OnlineStep(StepContext& context, const data::DataConfig& data,
       rejections_(algorithms::read_rejections(algorithm.rollout_correction.rollout_rs,
                                               algorithm.rollout_correction.rollout_rs_threshold)),
       goes_ahead_(rollout.steps_ahead > 0),
+      stream_(rollout.stream ? std::make_unique<GroupStream>(context.session, data.train_batch_size, mini_batch_size_)
+                             : nullptr),
+      maker_(context, data, rollout, algorithm_, stream_.get()),
       all_(context.stages, &context.session.world()),
-      making_(context.stages, lane_of(context.session, goes_ahead_, true)),
-      learning_(context.stages, lane_of(context.session, goes_ahead_, false)) {}
+      making_(context.stages, lane_of(context.session, goes_ahead_ || stream_, true)),
+      learning_(context.stages, lane_of(context.session, goes_ahead_ || stream_, false)) {}
 
 observe::Metrics OnlineStep::run(int64_t step, int64_t total_steps, int64_t taken) {
   session::Session& session = context_.session;
   const bool is_actor = session.has(Role::actor), is_critic = session.has(Role::critic);
   const auto& roles = session.roles();
   const auto ahead = static_cast<size_t>(rollout_.steps_ahead), left = static_cast<size_t>(total_steps - step);
+  const int64_t batch_size = data_.train_batch_size;
   metrics_ = {};
+  waited_ = 0.0;
 
   // What nobody could make meanwhile: this step's batch, or the first ones of a run that goes ahead.
-  while (batches_.size() < std::min(left, std::max<size_t>(1, ahead))) make_batch(all_, step, taken);
+  while (batches_.size() < std::min(left, std::max<size_t>(1, ahead)))
+    make_batch(stream_ ? making_ : all_, step, taken);
   Batch& batch = batches_.front();
-  std::vector<Group> groups = std::move(batch.groups);
   metrics_.add(batch.metrics);
-  std::vector<Group> judged;  // stays with rollout until its scores are known
-  if (waits_late()) judged = groups;
 
-  // Rollout's ranks pass by what follows, where they go ahead, and make the batch of another step.
-  Role holder = Role::rollout;
-  const auto hand_to = [&](Role to) {
-    const pipeline::Lane& both = holder == Role::rollout ? all_ : learning_;
-    both.run("exchange", [&] { groups = send_to(to, std::move(groups), holder); });
-    holder = to;
+  // All that models say of a batch, or of what has come of it, before anything is learned from it. Rollout's
+  // ranks pass by what follows, where they work meanwhile.
+  const auto read = [&](std::vector<Group> groups) {
+    Role holder = Role::rollout;
+    const auto hand_to = [&](Role to) {
+      if (stream_ && holder == Role::rollout)
+        learning_.run("wait", [&] { groups = receive(to); });
+      else
+        (holder == Role::rollout ? all_ : learning_).run("exchange", [&] {
+          groups = send_to(to, std::move(groups), holder);
+        });
+      holder = to;
+    };
+    if (!roles.reference.empty()) {
+      hand_to(Role::reference);
+      learning_.run("ref", session.has(Role::reference), [&] { reference_log_probs(groups); });
+    }
+    if (!roles.critic.empty()) {
+      hand_to(Role::critic);
+      learning_.run("values", is_critic, [&] { critic_values(groups); });
+    }
+    hand_to(Role::actor);
+    if (recomputes_old_log_probs()) learning_.run("old_log_prob", is_actor, [&] { old_log_probs(groups); });
+    return groups;
   };
-  if (!roles.reference.empty()) {
-    hand_to(Role::reference);
-    learning_.run("ref", session.has(Role::reference), [&] { reference_log_probs(groups); });
-  }
-  if (!roles.critic.empty()) {
-    hand_to(Role::critic);
-    learning_.run("values", is_critic, [&] { critic_values(groups); });
-  }
-  hand_to(Role::actor);
-  if (recomputes_old_log_probs()) learning_.run("old_log_prob", is_actor, [&] { old_log_probs(groups); });
-  if (waits_late()) late_scores(std::move(judged), groups);
-  learning_.run("adv", is_actor, [&] { advantages(groups); });
-  if (!roles.critic.empty()) {
-    std::vector<Group> for_critic;
-    learning_.run("exchange", [&] { for_critic = send_to(Role::critic, groups, Role::actor); });
-    learning_.run("update_critic", is_critic,
-                  [&] { update_values(std::move(for_critic), step, total_steps); });
-  }
   const bool updates_actor = step + 1 >= critic_.critic_warmup;
-  if (updates_actor) learning_.run("update_actor", is_actor, [&] { update_actor(groups, step, total_steps); });
+  begin_updates(step, total_steps);
+  const auto learn = [&](std::vector<Group>& groups, int64_t first_id, int64_t last_id) {
+    learning_.run("adv", is_actor, [&] { advantages(groups); });
+    if (!roles.critic.empty()) {
+      std::vector<Group> for_critic;
+      learning_.run("exchange", [&] { for_critic = send_to(Role::critic, groups, Role::actor); });
+      learning_.run("update_critic", is_critic,
+                    [&] { update_values(std::move(for_critic), step, total_steps); });
+    }
+    if (updates_actor)
+      learning_.run("update_actor", is_actor, [&] { update_actor(groups, first_id, last_id); });
+  };
 
-  if (goes_ahead_) {
-    if (left > ahead) make_batch(making_, step, taken);
-    all_.run("wait", [&] { meet(); });
+  std::vector<Group> groups;
+  if (stream_) {
+    const bool at_once = learns_late_because().empty();
+    for (int64_t first = 0; first < batch_size; first += mini_batch_size_) {
+      std::vector<Group> some = read({});
+      if (at_once) learn(some, first, std::min(first + mini_batch_size_, batch_size));
+      std::move(some.begin(), some.end(), std::back_inserter(groups));
+    }
+    if (!at_once) learn(groups, 0, batch_size);
+  } else {
+    std::vector<Group> judged;  // stays with rollout until its scores are known
+    if (maker_.scores_late()) judged = batch.groups;
+    groups = read(std::move(batch.groups));
+    if (maker_.scores_late()) late_scores(std::move(judged), groups);
+    learn(groups, 0, batch_size);
   }
+  if (is_actor) record_balance(groups);
+
+  if (goes_ahead_ && left > ahead) make_batch(making_, step, taken);
+  if (goes_ahead_ || stream_) all_.run("wait", [&] { meet(); });
   if (updates_actor) all_.run("update_weights", [&] { publish_weights(context_.models); });
   problems_taken_ = batch.taken;
   batches_.pop_front();
@@ -118,52 +167,29 @@ observe::Metrics OnlineStep::run(int64_t step, int64_t total_steps, int64_t take
 void OnlineStep::make_batch(const pipeline::Lane& lane, int64_t step, int64_t taken) {
   for (const Batch& before : batches_) taken += before.taken;
   Batch batch{.step = step + static_cast<int64_t>(batches_.size()), .weights = step};
-  const bool is_rollout = context_.session.has(Role::rollout);
-  const bool counts = is_rollout && context_.session.speaks_for_replica(Role::rollout);
-  batch.metrics.record(counts);  // what ranks of a replica do alike is recorded by one of them
-  const int64_t size = data_.train_batch_size;
-
-  GroupFilter filter(algorithm_.filter_groups, size, lane.is_mine() ? lane.ranks() : context_.session.world());
-  for (bool enough = false; !enough;) {
-    const int64_t before = filter.num_batches() * size;
-    std::vector<Group> groups;
-    std::optional<Judging> judging;  // goes on from "gen" to "reward"
-    lane.run("gen", is_rollout, [&] {
-      Generated generated = generate(batch, taken + before, before);
-      groups = std::move(generated.groups);
-      judging.emplace(std::move(generated.judging));
-    });
-    if (algorithms::needs_of(algorithm_.adv_estimator).greedy_response)
-      lane.run("gen_max", is_rollout, [&] { greedy_scores(groups, batch); });
-    if (context_.reward_input) model_scores(groups, batch);
-    // Nothing before the advantages asks for scores, but for a filter: what is judged slowly is judged while
-    // the models compute.
-    if (waits_late() && is_rollout)
-      judging_.emplace(std::move(*judging));
-    else if (!waits_late())
-      lane.run("reward", is_rollout, [&] { score(groups, *judging, batch.metrics); });
-    const auto take = [&] { enough = filter.take(std::move(groups), counts, batch.metrics); };
-    algorithm_.filter_groups.enable ? lane.run("filter", take) : take();
-    enough = enough || !lane.is_mine();
-  }
-  batch.taken = filter.num_batches() * size;
-  batch.groups = filter.result();
-  if (is_rollout) record_lengths(batch.groups, batch.metrics);
-  if (is_rollout && algorithm_.filter_groups.enable)
-    batch.metrics.mean("training/num_gen_batches", static_cast<double>(filter.num_batches()));
+  maker_.make(lane, taken, batch);
   batches_.push_back(std::move(batch));
+}
+
+// The next part of what is streamed.
+std::vector<Group> OnlineStep::receive(Role to) {
+  const auto begin = Clock::now();
+  std::vector<Group> groups = stream_->receive(to);
+  waited_ += seconds_since(begin);
+  return groups;
 }
 
 // Where each side waits for the other: for weights, and for a batch.
 void OnlineStep::meet() {
   session::Session& session = context_.session;
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
+  if (stream_) stream_->finish();
   // All hear how many problems dynamic sampling has taken for the newest batch.
   const double taken = making_.is_mine() ? static_cast<double>(batches_.back().taken) : 0.0;
   batches_.back().taken = static_cast<int64_t>(session.world().all_reduce_scalar(taken, comm::ReduceOp::max));
   metrics_.record(true);
   metrics_.max(making_.is_mine() ? "timing_s/wait_update" : "timing_s/wait_prev_gen",
-               std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+               waited_ + seconds_since(begin));
   const int64_t staleness = batches_.front().staleness();
   TRIREME_CHECK(staleness <= rollout_.steps_ahead, "a batch is {} steps old", staleness);
   metrics_.max("training/staleness", static_cast<double>(staleness));
@@ -187,63 +213,27 @@ OldPolicy OnlineStep::old_policy() const {
   return updates_per_step() > 1 || correction.is_on() ? OldPolicy::recomputed : OldPolicy::itself;
 }
 
+std::string OnlineStep::learns_late_because() const {
+  const algorithms::Estimator& estimator = algorithms::find_estimator(algorithm_.adv_estimator);
+  if (!stream_) return "";
+  if (!context_.session.roles().critic.empty()) return "the critic reads all of it before it learns";
+  if (recomputes_old_log_probs()) return "the actor computes old log-probabilities again, all by the same weights";
+  if (estimator.over_batch) return fmt::format("algorithm.adv_estimator = \"{}\" looks at all of it", estimator.name);
+  if (algorithm_.use_kl_in_reward) return "algorithm.use_kl_in_reward looks at all of it";
+  if (actor_.ppo_epochs > 1) return fmt::format("actor.ppo_epochs = {} goes over all of it", actor_.ppo_epochs);
+  return "";
+}
+
 // What ranks of a replica do alike is recorded by one of them.
 void OnlineStep::record_as(Role role) {
   metrics_.record(context_.session.speaks_for_replica(role));
-}
-
-Generated OnlineStep::generate(Batch& batch, int64_t taken, int64_t first_id) {
-  auto generated = generate_groups(context_, data_, rollout_, {batch.step, taken, first_id}, batch.metrics);
-  record_engine(context_, batch.metrics);
-  record_tokens(generated.groups, batch.metrics);
-  return generated;
-}
-
-void OnlineStep::greedy_scores(std::vector<Group>& groups, Batch& batch) {
-  std::vector<Sample> responses;
-  const auto scores = greedy_responses(context_, data_, groups, batch.step, responses).scores(batch.metrics);
-  for (size_t i = 0; i < groups.size(); ++i)
-    groups[i].greedy_score = scores[i].value + overlong_penalty(responses[i].length());
-  greedy_.clear();
-  if (context_.reward_input)
-    for (size_t i = 0; i < groups.size(); ++i)
-      greedy_.push_back({groups[i].id, groups[i].problem, groups[i].prompt, 0.0, {std::move(responses[i])}});
-}
-
-// Collective over: world.
-void OnlineStep::model_scores(std::vector<Group>& groups, Batch& batch) {
-  judge_by_model(context_, groups, batch.metrics);
-  const bool is_rollout = context_.session.has(Role::rollout);
-  batch.metrics.record(is_rollout && context_.session.speaks_for_replica(Role::rollout));
-  if (!algorithms::needs_of(algorithm_.adv_estimator).greedy_response) return;
-  StepMetrics apart;  // reward/model is of the responses that are learned from
-  judge_by_model(context_, greedy_, apart);
-  for (size_t i = 0; i < greedy_.size(); ++i)
-    groups[i].greedy_score += context_.reward_input->weight * greedy_[i].samples[0].model_score;
-}
-
-// The judgements, most of which were made while others were generated, less what overlong responses lose.
-void OnlineStep::score(std::vector<Group>& groups, Judging& judging, StepMetrics& metrics) {
-  const auto scores = judging.scores(metrics);
-  auto score = scores.begin();
-  const bool has_greedy = algorithms::needs_of(algorithm_.adv_estimator).greedy_response;
-  for (Group& group : groups) {
-    if (has_greedy) metrics.mean("critic/greedy_score/mean", group.greedy_score);
-    for (Sample& sample : group.samples) {
-      const double penalty = overlong_penalty(sample.length());
-      if (algorithm_.overlong_buffer.enable) metrics.mean("reward/overlong/mean", penalty);
-      sample.score = score->value + penalty;
-      if (context_.reward_input) sample.score += context_.reward_input->weight * sample.model_score;
-      sample.correct = (score++)->correct;
-    }
-  }
 }
 
 // From rollout's groups, which stayed, to the actor's. Collective over: world.
 void OnlineStep::late_scores(std::vector<Group> judged, std::vector<Group>& groups) {
   all_.run("reward", context_.session.has(Role::rollout), [&] {
     record_as(Role::rollout);
-    score(judged, *judging_, metrics_);
+    maker_.score(judged, metrics_);
   });
   all_.run("exchange", [&] {
     GroupNumbers mine;
@@ -257,10 +247,6 @@ void OnlineStep::late_scores(std::vector<Group> judged, std::vector<Group>& grou
         sample.correct = *next++ != 0;
       }
   });
-}
-
-double OnlineStep::overlong_penalty(int64_t response_length) const {
-  return algorithms::overlong_penalty(response_length, data_.max_response_length, algorithm_.overlong_buffer);
 }
 
 void OnlineStep::reference_log_probs(std::vector<Group>& groups) {
@@ -298,43 +284,40 @@ void OnlineStep::update_values(std::vector<Group> groups, int64_t step, int64_t 
   update.part = 1.0 / static_cast<double>(critic_.ppo_epochs * per_pass);
   metrics_.mean("critic/lr", update.lr);
   const auto present = context_.models.critic_memory.weights();  // from mini-batch to mini-batch
-  for_each_mini_batch(groups, critic_.ppo_epochs, critic_mini_batch_size_, [&](std::span<Group> part) {
-    update_critic(context_, part, critic_, update, metrics_);
-  });
+  for (int64_t epoch = 0; epoch < critic_.ppo_epochs; ++epoch)
+    for_each_mini_batch(groups, 0, data_.train_batch_size, critic_mini_batch_size_, [&](std::span<Group> part) {
+      update_critic(context_, part, critic_, update, metrics_);
+    });
 }
 
-void OnlineStep::update_actor(std::vector<Group>& groups, int64_t step, int64_t total_steps) {
+void OnlineStep::begin_updates(int64_t step, int64_t total_steps) {
+  update_ = {};
+  update_.lr = optim::learning_rate(actor_.optim, step, total_steps);
+  update_.temperature = rollout_.sampling.temperature;
+  update_.max_response_length = data_.max_response_length;
+  update_.old = old_policy();
+  update_.part = 1.0 / static_cast<double>(updates_per_step());
+  update_.seed = context_.seed ^ static_cast<uint64_t>(step) << 40;
+}
+
+// By the mini-batches of the prompts from `first_id` to `last_id`.
+void OnlineStep::update_actor(std::vector<Group>& groups, int64_t first_id, int64_t last_id) {
   record_as(Role::actor);
-  PolicyUpdate update;
-  update.lr = optim::learning_rate(actor_.optim, step, total_steps);
-  update.temperature = rollout_.sampling.temperature;
-  update.max_response_length = data_.max_response_length;
-  update.old = old_policy();
-  update.part = 1.0 / static_cast<double>(updates_per_step());
-  update.seed = context_.seed ^ static_cast<uint64_t>(step) << 40;
-  metrics_.mean("actor/lr", update.lr);
-  const auto present = context_.models.actor_memory.weights();  // from mini-batch to mini-batch
+  metrics_.mean("actor/lr", update_.lr);
   if (actor_.loss.use_kl_loss) metrics_.mean("actor/kl_coef", actor_.loss.kl_loss_coef);
+  const auto present = context_.models.actor_memory.weights();  // from mini-batch to mini-batch
+  for (int64_t epoch = 0; epoch < actor_.ppo_epochs; ++epoch)
+    for_each_mini_batch(groups, first_id, last_id, mini_batch_size_, [&](std::span<Group> part) {
+      update_policy(context_, part, actor_, update_, metrics_);
+      update_.first = false;
+      update_.seed += 1 << 20;
+    });
+}
+
+void OnlineStep::record_balance(const std::vector<Group>& groups) {
+  record_as(Role::actor);
   metrics_.max("global_seqlen/balanced_max", static_cast<double>(tokens_of(groups)));
   metrics_.min("global_seqlen/balanced_min", static_cast<double>(tokens_of(groups)));
-  for_each_mini_batch(groups, actor_.ppo_epochs, mini_batch_size_, [&](std::span<Group> part) {
-    update_policy(context_, part, actor_, update, metrics_);
-    update.first = false;
-    update.seed += 1 << 20;
-  });
-}
-
-void OnlineStep::for_each_mini_batch(std::vector<Group>& groups, int64_t epochs, int64_t size,
-                                     const std::function<void(std::span<Group>)>& update) const {
-  // Ascending ids: a mini-batch is a range of the batch's prompts, the same for any number of ranks.
-  std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.id < b.id; });
-  const auto below = [&](int64_t id) {
-    return std::partition_point(groups.begin(), groups.end(),
-                                [&](const Group& group) { return group.id < id; });
-  };
-  for (int64_t epoch = 0; epoch < epochs; ++epoch)
-    for (int64_t first = 0; first < data_.train_batch_size; first += size)
-      update({below(first), below(first + size)});
 }
 
 // Rollout's are as many as it was given prompts; from then on they are shared out by cost, and stay where
@@ -343,7 +326,7 @@ std::vector<Group> OnlineStep::send_to(Role to, std::vector<Group> groups, Role 
   session::Session& session = context_.session;
   if (from != Role::rollout && session.roles().mesh(from).replicas() == session.roles().mesh(to).replicas())
     return groups;
-  return send_groups(session, to, std::move(groups), from);
+  return send_groups(session, to, std::move(groups), from, mini_batch_size_);
 }
 
 }  // namespace trireme::steps

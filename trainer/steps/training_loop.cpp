@@ -311,6 +311,14 @@ void TrainingLoop::begin_online() {
     print(fmt::format("the actor computes old log-probabilities again (timing_s/old_log_prob): {}",
                       ahead > 0 ? fmt::format("rollout is ahead by {} step{}", ahead, ahead == 1 ? "" : "s")
                                 : context_.models.inexact_because));
+  if (config_.rollout.stream) {
+    const std::string late = online_->learns_late_because();
+    print(late.empty() ? fmt::format("training learns from each mini-batch of {} prompts as rollout finishes it",
+                                     config_.actor.ppo_mini_batch_size)
+                       : fmt::format("training reads each mini-batch of {} prompts as rollout finishes it, and "
+                                     "learns when the batch is whole: {}",
+                                     config_.actor.ppo_mini_batch_size, late));
+  }
   if (state_.kl_coefficient) online_->set_kl_coefficient(*state_.kl_coefficient);
   const size_t made = state_.batches.size();
   online_->set_batches(std::move(state_.batches));

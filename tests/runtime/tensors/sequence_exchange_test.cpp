@@ -57,6 +57,36 @@ TEST(SequenceExchange, ReplicasShareTheirRecords) {
   });
 }
 
+// Twelve records in rounds of four, two of which hold most of their round's cost: shared out together or
+// round by round, each lands on the same replica, and every round is as even as it can be.
+TEST(SequenceExchange, EachRoundIsEvenByItself) {
+  LocalWorld::run(3, [](Communicator& world) {
+    std::vector<Record> all;
+    for (int64_t id = 0; id < 12; ++id)
+      all.push_back({id, id % 4 < 2 ? 100 + id : 1, std::to_string(id), id / 4});
+    const std::vector<std::vector<int>> replicas{{0}, {2}};
+    const auto of = [&](int64_t first, int64_t last) {
+      std::vector<Record> mine;
+      for (int64_t id = first; id < last; ++id)
+        if (id % world.size() == world.rank()) mine.push_back(all[static_cast<size_t>(id)]);
+      return exchange(world, std::move(mine), replicas);
+    };
+    std::vector<int64_t> together, one_by_one;
+    for (const Record& record : of(0, 12)) together.push_back(record.id);
+    for (int64_t first = 0; first < 12; first += 4) {
+      const auto round = of(first, first + 4);
+      EXPECT_EQ(round.size(), world.rank() == 1 ? 0u : 2u);
+      int64_t large = 0;
+      for (const Record& record : round) {
+        one_by_one.push_back(record.id);
+        large += record.cost >= 100 ? 1 : 0;
+      }
+      EXPECT_EQ(large, world.rank() == 1 ? 0 : 1);
+    }
+    EXPECT_EQ(together, one_by_one);
+  });
+}
+
 TEST(SequenceExchange, RecordsAreWrittenWhereTheyLeaveAndReadWhereTheyArrive) {
   comm::LocalWorld::run(3, [](comm::Communicator& world) {
     // Large ones too, whose memory is of another kind. Rank 2 sends nothing; ranks 1 and 2 are one replica.

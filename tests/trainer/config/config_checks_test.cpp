@@ -132,6 +132,28 @@ TEST(Checks, WantRanksForRolloutAloneWhereItGoesAhead) {
   EXPECT_THAT(mistakes_of(kGood, {"rollout.steps_ahead=0"}), IsEmpty());
 }
 
+TEST(Checks, WantSeveralMiniBatchesAndRanksForRolloutAloneWhereItStreams) {
+  const auto streams = [](std::vector<std::string> overrides) {
+    overrides.push_back("rollout.stream=true");
+    return mistakes_of(kGood, overrides);
+  };
+  const std::string rollout = "placement.rollout=2-3", actor = "placement.actor=0-1", parts = "actor.ppo_mini_batch_size=8",
+                    no_kl = "actor.use_kl_loss=false";
+  EXPECT_THAT(streams({rollout, actor, parts, no_kl}), IsEmpty());
+  EXPECT_THAT(streams({rollout, actor, no_kl}), ElementsAre(HasSubstr("actor.ppo_mini_batch_size below")));
+  EXPECT_THAT(streams({parts, no_kl}), ElementsAre(HasSubstr("name different ranks")));
+  EXPECT_THAT(streams({rollout, actor, parts, "actor.use_kl_loss=true"}),
+              ElementsAre(HasSubstr("placement.reference is all ranks")));
+  EXPECT_THAT(streams({rollout, actor, parts, no_kl, "rollout.steps_ahead=1"}),
+              ElementsAre(HasSubstr("brings nothing to rollout.steps_ahead = 1")));
+  EXPECT_THAT(streams({rollout, actor, parts, no_kl, "algorithm.filter_groups.enable=true"}),
+              ElementsAre(HasSubstr("chooses from all of it")));
+  EXPECT_THAT(streams({rollout, actor, parts, no_kl, "algorithm.adv_estimator=remax"}),
+              ElementsAre(HasSubstr("greedy responses")));
+  EXPECT_THAT(streams({rollout, actor, parts, "algorithm.name=sft"}),
+              ElementsAre(HasSubstr("rollout.stream = true goes with reinforcement learning")));
+}
+
 TEST(Checks, WantPreferencesThatFitTheirLoss) {
   const auto dpo = [](std::vector<std::string> overrides) {
     overrides.push_back("algorithm.name=dpo");

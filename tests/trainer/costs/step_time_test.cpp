@@ -144,5 +144,26 @@ TEST(StepTime, RolloutAheadHidesTheShorterHalf) {
   EXPECT_GE(ahead.seconds, together.stage("gen"));
 }
 
+// Of many mini-batches all but the first and the last go on side by side; where learning waits for the whole
+// batch, passes alone do.
+TEST(StepTime, StreamedMiniBatchesHideAllButOneOfTheShorterSide) {
+  Job job = training_job(2, {.micro_tokens = 1 << 20});
+  job.machine = machine_of(1, 2);
+  job.role(PlannedRole::rollout) = {true, 1, {}};
+  job.role(PlannedRole::reference) = job.role(PlannedRole::actor);
+  job.work.updates = 8;
+  const StepTime together = step_time(job, 64);
+  job.stream = true;
+  const StepTime parts = step_time(job, 64);
+  const double gen = together.stage("gen"), ref = together.stage("ref"), learn = together.stage("update_actor"),
+               moved = together.stage("update_weights");
+  EXPECT_NEAR(parts.seconds, std::max(gen + (ref + learn) / 8, gen / 8 + ref + learn) + moved, 1e-9);
+  EXPECT_NEAR(parts.waiting, 2 * (parts.seconds - moved) - gen - ref - learn, 1e-9);
+  job.work.old_log_prob = true;
+  const StepTime late = step_time(job, 64);
+  const double read = ref + late.stage("old_log_prob");
+  EXPECT_NEAR(late.seconds, std::max(gen + read / 8, gen / 8 + read) + learn + moved, 1e-9);
+}
+
 }  // namespace
 }  // namespace trireme::costs

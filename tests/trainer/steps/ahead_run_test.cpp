@@ -116,6 +116,34 @@ TEST_F(AheadRuns, ARunGoesOnFromItsCheckpointInTheSameBits) {
   }
 }
 
+TEST_F(AheadRuns, StreamedMiniBatchesEndInTheSameBits) {
+  const std::vector<std::string> parts{"actor.ppo_mini_batch_size=2", "rollout.max_num_seqs=4"};
+  ASSERT_EQ(train("whole", parts).status, 0);
+  auto streamed = parts;
+  streamed.push_back("rollout.stream=true");
+  const Result straight = train("streamed", streamed, 3);
+  ASSERT_EQ(straight.status, 0) << straight.out << straight.err;
+  EXPECT_THAT(straight.out, HasSubstr("training learns from each mini-batch of 2 prompts as rollout finishes it"));
+  ASSERT_FALSE(weights("whole").empty());
+  EXPECT_TRUE(weights("whole") == weights("streamed"));
+  EXPECT_EQ(values("streamed", "trainer/idle_ratio").size(), 5u);
+  EXPECT_EQ(batches("streamed", 2).size(), 0u);
+
+  // From a checkpoint on, without it and with it.
+  for (const auto& how : {parts, streamed}) {
+    for (const int step : {4, 5}) fs::remove_all(folder_ / "streamed" / "checkpoints" / fmt::format("step_{}", step));
+    ASSERT_EQ(train("streamed", how).status, 0);
+    EXPECT_TRUE(weights("whole") == weights("streamed"));
+  }
+  // A judge that fails for good ends the run on both sides, with its words.
+  auto broken = streamed;
+  broken.insert(broken.end(), {function("    raise ValueError('no judge today')\n"), "reward.format.weight=0",
+                               "reward.format.pattern=", "reward.scorer.on_failure=stop"});
+  const Result failed = train("broken", broken);
+  EXPECT_NE(failed.status, 0);
+  EXPECT_THAT(failed.out + failed.err, HasSubstr("no judge today"));
+}
+
 TEST_F(AheadRuns, ARunThatIsStoppedGoesOnInTheSameBits) {
   const std::vector<std::string> ahead{"rollout.steps_ahead=1", "trainer.total_training_steps=80",
                                        "trainer.save_freq=-1", "trainer.test_freq=-1"};

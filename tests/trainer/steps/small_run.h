@@ -65,9 +65,9 @@ struct SmallRank {
   StepContext context;
 
   SmallRank(const SmallRun& run, const plan::RankEnv& env, const placement::RoleRanks& roles,
-            at::ScalarType dtype = at::kFloat)
+            at::ScalarType dtype = at::kFloat, pipeline::StageRunner::Observer observer = {})
       : session(env, roles, comm::Device::cpu),
-        stages(session.world()),
+        stages(session.world(), std::move(observer)),
         problems(data::load_problems(run.data, {"response"}, 1)),
         // Any whole number at the end has the form, so that rewards differ before anything is learned.
         reward(

@@ -1,0 +1,99 @@
+// Rollout that works while training does: a step ahead, or on the rest of a batch.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "trainer/algorithms/estimator_config.h"
+#include "trainer/config/checks.h"
+#include "trainer/config/rank_list.h"
+
+namespace trireme::config {
+namespace {
+
+// Where a role's ranks are, in words.
+std::string written_as(const std::string& key, const std::string& text) {
+  return text.empty() ? key + " is all ranks" : fmt::format("{} = \"{}\"", key, text);
+}
+
+using Refuse = std::function<void(std::string why)>;
+
+// `setting`: as it is written. Returns false where nothing else is worth saying.
+bool check_algorithm(const Written& written, const std::string& setting, const Refuse& refuse) {
+  const RunConfig& config = written.config;
+  if (uses_policy_gradient(config)) return true;
+  if (!written.in_doubt.count("algorithm.name"))
+    refuse(fmt::format(
+        "{} goes with reinforcement learning (algorithm.name = \"rl\" or \"grpo\"), "
+        "whose loss knows how likely a response was; leave it out with algorithm.name = \"{}\"",
+        setting, config.algorithm.name));
+  return false;
+}
+
+void check_ranks_of_its_own(const Written& written, const std::string& setting, const Refuse& refuse) {
+  const RunConfig& config = written.config;
+  if (has_reward_model(config))
+    refuse(fmt::format("{} does not go with a reward model yet: its ranks would have to "
+                       "follow both sides; leave out one of them",
+                       setting));
+  const auto& placement = config.placement;
+  const RankList own = read_ranks(placement.rollout);
+  const std::set<int> rollout(own.ranks.begin(), own.ranks.end());
+  for (const auto& [key, text, exists] :
+       {std::tuple{"placement.actor", &placement.actor, true},
+        std::tuple{"placement.critic", &placement.critic, has_critic(config)},
+        std::tuple{"placement.reference", &placement.reference, has_reference(config)}}) {
+    if (!exists || written.in_doubt.count(key) || written.in_doubt.count("placement.rollout")) continue;
+    const RankList others = read_ranks(*text);
+    bool shared = rollout.empty() || others.ranks.empty();
+    for (const int rank : others.ranks) shared = shared || rollout.count(rank) > 0;
+    if (!shared) continue;
+    refuse(fmt::format("{} generates while the others learn, on ranks of its own, and {}, "
+                       "{}: name different ranks, as placement.rollout = \"1\" and {} = \"0\"",
+                       setting, written_as("placement.rollout", placement.rollout), written_as(key, *text), key));
+  }
+}
+
+}  // namespace
+
+void check_steps_ahead(Written& written) {
+  constexpr const char* kKey = "rollout.steps_ahead";
+  const int64_t ahead = written.config.rollout.steps_ahead;
+  if (ahead == 0 || written.in_doubt.count(kKey)) return;
+  const std::string setting = fmt::format("{} = {}", kKey, ahead);
+  const Refuse refuse = [&](std::string why) { written.mistakes.add(written.where(kKey), std::move(why)); };
+  if (check_algorithm(written, setting, refuse)) check_ranks_of_its_own(written, setting, refuse);
+}
+
+void check_stream(Written& written) {
+  constexpr const char* kKey = "rollout.stream";
+  const RunConfig& config = written.config;
+  if (!config.rollout.stream || written.in_doubt.count(kKey)) return;
+  const std::string setting = fmt::format("{} = true", kKey);
+  const Refuse refuse = [&](std::string why) { written.mistakes.add(written.where(kKey), std::move(why)); };
+  if (!check_algorithm(written, setting, refuse)) return;
+  check_ranks_of_its_own(written, setting, refuse);
+  if (config.rollout.steps_ahead > 0)
+    refuse(fmt::format("{} brings nothing to rollout.steps_ahead = {}, where both sides work all the time "
+                       "already: leave out one of them",
+                       setting, config.rollout.steps_ahead));
+  if (config.algorithm.filter_groups.enable)
+    refuse(fmt::format("{} sends a mini-batch before the batch is known, and "
+                       "algorithm.filter_groups.enable = true chooses from all of it: leave out one of them",
+                       setting));
+  if (!written.in_doubt.count("algorithm.adv_estimator") &&
+      algorithms::needs_of(config.algorithm.adv_estimator).greedy_response)
+    refuse(fmt::format("{} does not go with algorithm.adv_estimator = \"{}\", whose greedy responses are made "
+                       "behind the batch",
+                       setting, config.algorithm.adv_estimator));
+  const int64_t batch = config.data.train_batch_size, part = config.actor.ppo_mini_batch_size;
+  if (!written.in_doubt.count("actor.ppo_mini_batch_size") && (part <= 0 || part >= batch))
+    refuse(fmt::format("{} sends mini-batch by mini-batch, and there is one a step: set "
+                       "actor.ppo_mini_batch_size below data.train_batch_size = {}, as {}",
+                       setting, batch, std::max<int64_t>(1, batch % 4 == 0 ? batch / 4 : 1)));
+}
+
+}  // namespace trireme::config
