@@ -231,7 +231,8 @@ costs::Job planned_job(const config::RunConfig* config, const cxxopts::ParseResu
                work.response_limit);
   if (!config) job.limits.max_model_len = static_cast<int64_t>(2 * work.prompt_tokens + work.response_limit);
   // On a GPU rollout's bits are not the update's: several updates need log-probabilities of before.
-  work.old_log_prob = !job.target.on_cpu && work.updates > 1 && job.role(PlannedRole::rollout).present;
+  work.old_log_prob = !job.target.on_cpu && work.updates > 1 && job.role(PlannedRole::rollout).present &&
+                      !(config && config->algorithm.rollout_correction.bypass_mode);
   if (config && config->rollout.steps_ahead > 0) {
     // Rollout's weights are older than those that learn.
     const auto correction = algorithms::resolved(config->algorithm, true).rollout_correction;

@@ -87,6 +87,22 @@ class Changes {
     }
   }
 
+  // Both sides at the same time, where rollout has ranks of its own.
+  void add_side_by_side() {
+    const RoleJob &rollout = job_.role(PlannedRole::rollout), &actor = job_.role(PlannedRole::actor);
+    const bool apart = rollout.present && actor.present && (rollout.first >= actor.end() || actor.first >= rollout.end());
+    if (!apart || job_.steps_ahead || job_.role(PlannedRole::reward_model).present) return;
+    Job ahead = job_;
+    ahead.steps_ahead = true;
+    ahead.stream = false;
+    ahead.work.old_log_prob = true;  // importance correction wants it
+    add("rollout.steps_ahead = 1", "overlap", std::move(ahead));
+    if (job_.stream || job_.work.updates <= 1) return;
+    Job parts = job_;
+    parts.stream = true;
+    add("rollout.stream = true", "overlap", std::move(parts));
+  }
+
   std::vector<Change> take() {
     std::ranges::stable_sort(all_, [](const Change& a, const Change& b) {
       if (a.outcome.fits != b.outcome.fits) return a.outcome.fits;
@@ -109,6 +125,7 @@ std::vector<Change> changes_of(const Job& job, const Outcome& now) {
     changes.add_tp(role);
   changes.add_actor();
   changes.add_rollout();
+  changes.add_side_by_side();
   return changes.take();
 }
 

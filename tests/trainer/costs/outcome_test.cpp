@@ -172,6 +172,26 @@ TEST(Advice, ItsFirstChangeIsAsGoodAsItSays) {
   }
 }
 
+TEST(Advice, SaysThatBothSidesMayWorkAtOnceWhereRolloutIsApart) {
+  const auto settings = [](const Job& job) {
+    std::string all;
+    for (const Change& change : worthwhile(changes_of(job, outcome_of(job)))) all += change.setting + "\n";
+    return all;
+  };
+  Job job = grpo("qwen2.5-0.5b", "8xH100", {.tp = 2, .recompute = true}, 2);
+  job.work.updates = 8;
+  EXPECT_EQ(settings(job).find("rollout.st"), std::string::npos);
+  job.role(PlannedRole::actor).layout.dp = job.role(PlannedRole::rollout).layout.dp = 2;
+  job.role(PlannedRole::reference) = job.role(PlannedRole::actor);
+  job.role(PlannedRole::rollout).first = 4;
+  EXPECT_NE(settings(job).find("rollout.steps_ahead = 1"), std::string::npos);
+  EXPECT_NE(settings(job).find("rollout.stream = true"), std::string::npos);
+  job.work.updates = 1;  // one mini-batch is the batch
+  EXPECT_EQ(settings(job).find("rollout.stream = true"), std::string::npos);
+  job.steps_ahead = true;
+  EXPECT_EQ(settings(job).find("rollout.st"), std::string::npos);
+}
+
 TEST(Explore, FindsNothingBetterAmongItsOwnChanges) {
   Job job = grpo("qwen2.5-7b", "2x8xH100", {}, 1);
   const Search search = explore(job, 16, {});
