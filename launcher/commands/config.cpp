@@ -47,8 +47,32 @@ std::string kv_cache_text(const config::RunConfig& config) {
   return text;
 }
 
+// What layouts ask of a model that only its folder tells.
+void check_layouts(const config::RunConfig& config) {
+  const costs::ModelShape shape = costs::model_shape(config.model);
+  Mistakes mistakes;
+  const auto check_role = [&](const char* role, bool exists, const auto& parallel) {
+    if (!exists) return;
+    if (parallel.pp > shape.num_hidden_layers)
+      mistakes.add(fmt::format("{}.parallel.pp", role),
+                   fmt::format("{} stages need a layer each, and the model has {}", parallel.pp,
+                               shape.num_hidden_layers));
+    const auto possible = costs::possible_tp(shape, parallel.tp);
+    if (std::ranges::find(possible, parallel.tp) == possible.end())
+      mistakes.add(fmt::format("{}.parallel.tp", role),
+                   fmt::format("{} ranks cannot share out the model's heads and layers evenly; these can: {}",
+                               parallel.tp, fmt::join(costs::possible_tp(shape, 1024), ", ")));
+  };
+  check_role("actor", true, config.parallel.actor);
+  if (config.critic.path.empty()) check_role("critic", config::has_critic(config), config.parallel.critic);
+  check_role("reference", config::has_reference(config), config.parallel.reference);
+  check_role("rollout", config::has_rollout(config), config.parallel.rollout);
+  mistakes.throw_if_any("layouts that do not fit the model");
+}
+
 int check(const ConfigArguments& given) {
   const config::RunConfig config = config::load(given.path, given.overrides);
+  check_layouts(config);
   const bool has_code = !config.reward.function.path.empty() || !config.reward.command.empty();
   if (config.reward.name == "code" && !has_code && config::has_rollout(config))
     sandbox::Sandbox{config.reward.code.python};  // or it says what is missing

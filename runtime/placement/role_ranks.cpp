@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -158,6 +159,13 @@ std::vector<int> RoleRanks::training() const {
   return {ranks.begin(), ranks.end()};
 }
 
+std::vector<int> RoleRanks::generating() const {
+  const std::vector<int> everybody = all(), others = training();
+  std::vector<int> ranks;
+  std::set_difference(everybody.begin(), everybody.end(), others.begin(), others.end(), std::back_inserter(ranks));
+  return ranks;
+}
+
 bool RoleRanks::rollout_is_apart() const {
   const std::vector<int> others = training();
   return !rollout.empty() && std::none_of(rollout.begin(), rollout.end(), [&](int rank) {
@@ -190,7 +198,10 @@ std::vector<Group> groups_of(const RoleRanks& roles) {
     }
     add_each(".dp.cp", [&](const Mesh::Coordinates& at) { return mesh.same_weights(at); });
   }
-  if (roles.rollout_is_apart()) add(kTraining, roles.training());
+  if (roles.rollout_is_apart()) {
+    add(kTraining, roles.training());
+    add(kGenerating, roles.generating());
+  }
   add(kWeights, roles.all());
   return groups;
 }

@@ -36,6 +36,8 @@ struct RoleRanks {
   std::vector<int> all() const;
   /// The actor's, the critic's and the reference's, ascending.
   std::vector<int> training() const;
+  /// The others of all(), ascending: rollout's where it is apart, and a reward model's beside it.
+  std::vector<int> generating() const;
   /// Whether there is rollout, and none of its ranks is one of those.
   bool rollout_is_apart() const;
   /// All roles on the same ranks.
@@ -44,6 +46,7 @@ struct RoleRanks {
 
 inline constexpr const char* kWeights = "weights";
 inline constexpr const char* kTraining = "training";
+inline constexpr const char* kGenerating = "generating";
 
 struct Group {
   std::string name;        // "actor+rollout", "actor.tp", ...
@@ -52,7 +55,8 @@ struct Group {
 
 /// The communicators of a run beside the world's, in the order in which they are opened: of each role all its
 /// ranks, its ranks along each axis, and those that hold the same weights (dp.cp); where rollout is apart, all
-/// training ranks; at last all ranks with a role, over whom weights go from role to role. Groups of the same ranks are one, under the first name.
+/// training ranks and all others; at last all ranks with a role, over whom weights go from role to role. Groups
+/// of the same ranks are one, under the first name.
 std::vector<Group> groups_of(const RoleRanks& roles);
 
 }  // namespace trireme::placement

@@ -60,6 +60,13 @@ struct Session::State {
   comm::Communicator* world = nullptr;
   std::map<std::vector<int>, comm::Communicator*> by_ranks;
 
+  // Of the ranks on one side of a run whose rollout is apart.
+  comm::Communicator& side(const std::vector<int>& ranks) {
+    TRIREME_CHECK(roles.rollout_is_apart() && std::binary_search(ranks.begin(), ranks.end(), rank),
+                  "rank {} is not on this side of rollout apart from training", rank);
+    return *by_ranks.at(ranks);
+  }
+
   comm::Communicator* open_host(const std::string& name, const std::vector<int>& ranks) {
     if (mpi) return recorded(std::make_unique<comm::MpiCommunicator>(*mpi, name, ranks), ranks);
     return &alone.emplace_back(std::make_unique<comm::LocalWorld>(1, name))->communicator(0);
@@ -205,9 +212,11 @@ comm::Communicator& Session::same_weights(placement::Role role) {
 }
 
 comm::Communicator& Session::training() {
-  TRIREME_CHECK(state_->roles.rollout_is_apart() && !has(placement::Role::rollout),
-                "rank {} is not one of the training ranks apart from rollout", rank());
-  return *state_->by_ranks.at(state_->roles.training());
+  return state_->side(state_->roles.training());
+}
+
+comm::Communicator& Session::generating() {
+  return state_->side(state_->roles.generating());
 }
 
 comm::Communicator& Session::weights() {

@@ -50,6 +50,8 @@ class Session {
   comm::Communicator& same_weights(placement::Role role);
   /// All training ranks (RoleRanks::training), where rollout is apart. Likewise.
   comm::Communicator& training();
+  /// All others with a role (RoleRanks::generating), where rollout is apart. Likewise.
+  comm::Communicator& generating();
   /// All ranks with a role, where tensors lie: weights go over it from role to role.
   comm::Communicator& weights();
   /// Of a rank that has the role.

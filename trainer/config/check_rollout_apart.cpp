@@ -35,10 +35,6 @@ bool check_algorithm(const Written& written, const std::string& setting, const R
 
 void check_ranks_of_its_own(const Written& written, const std::string& setting, const Refuse& refuse) {
   const RunConfig& config = written.config;
-  if (has_reward_model(config))
-    refuse(fmt::format("{} does not go with a reward model yet: its ranks would have to "
-                       "follow both sides; leave out one of them",
-                       setting));
   const auto& placement = config.placement;
   const RankList own = read_ranks(placement.rollout);
   const std::set<int> rollout(own.ranks.begin(), own.ranks.end());
@@ -54,6 +50,23 @@ void check_ranks_of_its_own(const Written& written, const std::string& setting, 
     refuse(fmt::format("{} generates while the others learn, on ranks of its own, and {}, "
                        "{}: name different ranks, as placement.rollout = \"1\" and {} = \"0\"",
                        setting, written_as("placement.rollout", placement.rollout), written_as(key, *text), key));
+  }
+  if (!has_reward_model(config) || written.in_doubt.count("placement.reward_model")) return;
+  const RankList judges = read_ranks(placement.reward_model);
+  for (const auto& [key, text, exists] :
+       {std::tuple{"placement.actor", &placement.actor, true},
+        std::tuple{"placement.critic", &placement.critic, has_critic(config)},
+        std::tuple{"placement.reference", &placement.reference, has_reference(config)}}) {
+    if (!exists || written.in_doubt.count(key)) continue;
+    const RankList others = read_ranks(*text);
+    const std::set<int> learning(others.ranks.begin(), others.ranks.end());
+    bool shared = judges.ranks.empty() || learning.empty();
+    for (const int rank : judges.ranks) shared = shared || learning.count(rank) > 0;
+    if (!shared) continue;
+    refuse(fmt::format("{}: the reward model judges while the others learn, and {}, {}: name ranks of rollout for "
+                       "it, or ranks of its own",
+                       setting, written_as("placement.reward_model", placement.reward_model), written_as(key, *text)));
+    return;
   }
 }
 
@@ -76,6 +89,9 @@ void check_stream(Written& written) {
   const Refuse refuse = [&](std::string why) { written.mistakes.add(written.where(kKey), std::move(why)); };
   if (!check_algorithm(written, setting, refuse)) return;
   check_ranks_of_its_own(written, setting, refuse);
+  if (has_reward_model(config))
+    refuse(fmt::format("{} does not go with a reward model, which judges a batch as a whole; rollout.steps_ahead does",
+                       setting));
   if (config.rollout.steps_ahead > 0)
     refuse(fmt::format("{} brings nothing to rollout.steps_ahead = {}, where both sides work all the time "
                        "already: leave out one of them",

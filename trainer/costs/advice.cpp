@@ -89,15 +89,17 @@ class Changes {
 
   // Both sides at the same time, where rollout has ranks of its own.
   void add_side_by_side() {
-    const RoleJob &rollout = job_.role(PlannedRole::rollout), &actor = job_.role(PlannedRole::actor);
-    const bool apart = rollout.present && actor.present && (rollout.first >= actor.end() || actor.first >= rollout.end());
-    if (!apart || job_.steps_ahead || job_.role(PlannedRole::reward_model).present) return;
+    const RoleJob &actor = job_.role(PlannedRole::actor), &judge = job_.role(PlannedRole::reward_model);
+    const auto is_apart = [&](const RoleJob& role) { return role.first >= actor.end() || actor.first >= role.end(); };
+    const RoleJob& rollout = job_.role(PlannedRole::rollout);
+    if (!rollout.present || !actor.present || !is_apart(rollout) || job_.steps_ahead) return;
+    if (judge.present && !is_apart(judge)) return;
     Job ahead = job_;
     ahead.steps_ahead = true;
     ahead.stream = false;
     ahead.work.old_log_prob = true;  // importance correction wants it
     add("rollout.steps_ahead = 1", "overlap", std::move(ahead));
-    if (job_.stream || job_.work.updates <= 1) return;
+    if (job_.stream || job_.work.updates <= 1 || judge.present) return;
     Job parts = job_;
     parts.stream = true;
     add("rollout.stream = true", "overlap", std::move(parts));

@@ -42,7 +42,9 @@ class Explorer {
     if (job.role(PlannedRole::reference).present)
       job.role(PlannedRole::reference) = {true, 0, {trained / replica, choice.pp, choice.cp, choice.tp}};
     if (job.role(PlannedRole::reward_model).present)
-      job.role(PlannedRole::reward_model) = {true, 0, {trained / replica, choice.pp, choice.cp, choice.tp}};
+      job.role(PlannedRole::reward_model) =
+          apart ? RoleJob{true, trained, {generating / choice.rollout_tp, 1, 1, choice.rollout_tp}}
+                : RoleJob{true, 0, {trained / replica, choice.pp, choice.cp, choice.tp}};
     if (has_rollout)
       job.role(PlannedRole::rollout) = {
           true, apart ? trained : 0, {generating / choice.rollout_tp, 1, 1, choice.rollout_tp}};

@@ -205,7 +205,7 @@ StepTime step_time(const Job& job, double decode_slots) {
   // Ranks that are not in a stage's role wait for it, unless rollout goes on beside them.
   const auto add = [&](StageTime stage, PlannedRole who, bool updates = false) {
     const double seconds = stage.total(), idle = ranks - static_cast<double>(job.role(who).layout.ranks());
-    if (side_by_side && who == PlannedRole::rollout)
+    if (side_by_side && (who == PlannedRole::rollout || who == PlannedRole::reward_model))
       generating += seconds;
     else
       (learns_late && updates ? behind : step.seconds) += seconds;

@@ -28,7 +28,7 @@ void BatchMaker::make(const pipeline::Lane& lane, int64_t taken, Batch& batch) {
     std::vector<Group> groups;
     lane.run("gen", is_rollout, [&] { generate(batch, taken + before, before, groups); });
     if (has_greedy()) lane.run("gen_max", is_rollout, [&] { greedy_scores(groups, batch); });
-    if (context_.reward_input) model_scores(groups, batch);
+    if (context_.reward_input) model_scores(lane, groups, batch);
     if (!scores_late())
       lane.run("reward", is_rollout, [&] {
         if (stream_ && counts) send_finished(groups, *judging_, /*all=*/true);
@@ -107,14 +107,13 @@ void BatchMaker::greedy_scores(std::vector<Group>& groups, Batch& batch) {
       greedy_.push_back({groups[i].id, groups[i].problem, groups[i].prompt, 0.0, {std::move(responses[i])}});
 }
 
-// Collective over: world.
-void BatchMaker::model_scores(std::vector<Group>& groups, Batch& batch) {
-  judge_by_model(context_, groups, batch.metrics);
+void BatchMaker::model_scores(const pipeline::Lane& lane, std::vector<Group>& groups, Batch& batch) {
+  judge_by_model(context_, lane, groups, batch.metrics);
   const bool is_rollout = context_.session.has(Role::rollout);
   batch.metrics.record(is_rollout && context_.session.speaks_for_replica(Role::rollout));
   if (!has_greedy()) return;
   StepMetrics apart;  // reward/model is of the responses that are learned from
-  judge_by_model(context_, greedy_, apart);
+  judge_by_model(context_, lane, greedy_, apart);
   for (size_t i = 0; i < greedy_.size(); ++i)
     groups[i].greedy_score += context_.reward_input->weight * greedy_[i].samples[0].model_score;
 }

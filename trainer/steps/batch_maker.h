@@ -25,8 +25,8 @@ class BatchMaker {
              const algorithms::AlgorithmConfig& algorithm, GroupStream* stream);
 
   /// Fills `batch`, whose step is set, from the problems behind `taken`, by the weights that rollout has. What is
-  /// streamed has left it already. Collective over: `lane`, which has all of rollout's ranks, and passed by on
-  /// the others; over world where a reward model judges.
+  /// streamed has left it already. Collective over: `lane`, which has all ranks of rollout and of a reward model;
+  /// the others pass by.
   void make(const pipeline::Lane& lane, int64_t taken, Batch& batch);
 
   /// Scores may be waited for late, by score(): nothing before the advantages asks for them, unless groups are
@@ -40,7 +40,7 @@ class BatchMaker {
   void generate(Batch& batch, int64_t taken, int64_t first_id, std::vector<Group>& groups);
   void send_finished(std::vector<Group>& groups, Judging& judging, bool all);
   void greedy_scores(std::vector<Group>& groups, Batch& batch);
-  void model_scores(std::vector<Group>& groups, Batch& batch);
+  void model_scores(const pipeline::Lane& lane, std::vector<Group>& groups, Batch& batch);
   void set_score(Sample& sample, const rewards::Score& score) const;
   double overlong_penalty(int64_t response_length) const;
   bool has_greedy() const;

@@ -11,45 +11,64 @@ using placement::Role;
 
 namespace {
 
-std::vector<Group> exchange(comm::Communicator& ranks, const std::vector<std::vector<int>>& replicas,
-                            std::vector<Group> groups, int64_t round_size) {
-  std::vector<tensors::Record> records;
-  for (const Group& group : groups) records.push_back({group.id, group.cost(), pack(group), group.id / round_size});
-  groups.clear();
-  for (const tensors::Record& record : tensors::exchange(ranks, std::move(records), replicas))
-    groups.push_back(unpack(record.bytes));
-  return groups;
+// The ranks that an exchange takes: all, or one side's, since the other may be busy.
+struct Circle {
+  comm::Communicator* ranks = nullptr;  // null: this rank is none of them
+  std::vector<int> members;             // of the world, ascending; empty: all
+
+  int place_of(int rank) const {
+    if (members.empty()) return rank;
+    return static_cast<int>(std::lower_bound(members.begin(), members.end(), rank) - members.begin());
+  }
+};
+
+bool within(const std::vector<int>& all, const std::vector<int>& some) {
+  return std::includes(all.begin(), all.end(), some.begin(), some.end());
 }
 
-// A role's replicas by their places among the training ranks.
-std::vector<std::vector<int>> replicas_in_training(const placement::RoleRanks& roles, Role role) {
-  const std::vector<int> ranks = roles.training();
-  std::vector<std::vector<int>> replicas = roles.mesh(role).replicas();
+Circle circle_of(session::Session& session, Role from, Role to) {
+  const placement::RoleRanks& roles = session.roles();
+  if (roles.rollout_is_apart())
+    for (const bool trains : {true, false}) {
+      const std::vector<int> side = trains ? roles.training() : roles.generating();
+      if (!within(side, roles.of(from)) || !within(side, roles.of(to))) continue;
+      if (!std::binary_search(side.begin(), side.end(), session.rank())) return {nullptr, side};
+      return {&(trains ? session.training() : session.generating()).host(), side};
+    }
+  return {&session.world(), {}};
+}
+
+std::vector<Group> exchange(const Circle& circle, std::vector<std::vector<int>> replicas, std::vector<Group> groups,
+                            int64_t round_size) {
   for (auto& replica : replicas)
-    for (int& rank : replica)
-      rank = static_cast<int>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
-  return replicas;
+    for (int& rank : replica) rank = circle.place_of(rank);
+  std::vector<tensors::Record> records;
+  for (const Group& group : groups)
+    records.push_back({group.id, group.cost(), pack(group), group.id / round_size});
+  groups.clear();
+  for (const tensors::Record& record : tensors::exchange(*circle.ranks, std::move(records), replicas))
+    groups.push_back(unpack(record.bytes));
+  return groups;
 }
 
 }  // namespace
 
 std::vector<Group> send_groups(session::Session& session, Role to, std::vector<Group> groups, Role from,
                                int64_t round_size) {
-  const placement::RoleRanks& roles = session.roles();
+  const Circle circle = circle_of(session, from, to);
+  if (!circle.ranks) return {};
   if (!session.has(from) || !session.speaks_for_replica(from)) groups.clear();
-  if (!roles.rollout_is_apart() || from == Role::rollout || to == Role::rollout)
-    return exchange(session.world(), roles.mesh(to).replicas(), std::move(groups), round_size);
-  const std::vector<int> ranks = roles.training();
-  if (!std::binary_search(ranks.begin(), ranks.end(), session.rank())) return {};  // rollout may be busy
-  return share_out(session, to, std::move(groups), round_size);
+  return exchange(circle, session.roles().mesh(to).replicas(), std::move(groups), round_size);
 }
 
 std::vector<Group> share_out(session::Session& session, Role to, std::vector<Group> groups, int64_t round_size) {
-  return exchange(session.training().host(), replicas_in_training(session.roles(), to), std::move(groups),
-                  round_size);
+  return exchange({&session.training().host(), session.roles().training()}, session.roles().mesh(to).replicas(),
+                  std::move(groups), round_size);
 }
 
-GroupNumbers share_numbers(session::Session& session, const GroupNumbers& mine, Role from) {
+GroupNumbers share_numbers(session::Session& session, Role to, const GroupNumbers& mine, Role from) {
+  const Circle circle = circle_of(session, from, to);
+  if (!circle.ranks) return {};
   std::string bytes;  // id, count and numbers of each group
   const auto put = [&](const auto& value) {
     bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
@@ -61,7 +80,7 @@ GroupNumbers share_numbers(session::Session& session, const GroupNumbers& mine, 
       for (const double number : numbers) put(number);
     }
   GroupNumbers all;
-  for (const std::string& part : session.world().all_gather_strings(bytes))
+  for (const std::string& part : circle.ranks->all_gather_strings(bytes))
     for (const char *at = part.data(), *end = at + part.size(); at < end;) {
       int64_t id = 0, count = 0;
       std::memcpy(&id, at, sizeof id);

@@ -32,8 +32,9 @@ double seconds_since(Clock::time_point begin) {
 // The ranks that make batches, or those that learn from them; null on the others.
 comm::Communicator* lane_of(session::Session& session, bool side_by_side, bool makes) {
   if (!side_by_side) return &session.world();
-  if (session.has(Role::rollout) != makes) return nullptr;
-  return makes ? &session.group(Role::rollout).host() : &session.training().host();
+  const std::vector<int> training = session.roles().training();
+  if (std::binary_search(training.begin(), training.end(), session.rank()) == makes) return nullptr;
+  return makes ? &session.generating().host() : &session.training().host();
 }
 
 // Mini-batches of `size` prompts of those from `first_id` to `last_id`: ranges of ids, the same for any number
@@ -240,7 +241,7 @@ void OnlineStep::late_scores(std::vector<Group> judged, std::vector<Group>& grou
     for (const Group& group : judged)
       for (std::vector<double>& numbers = mine[group.id]; const Sample& sample : group.samples)
         numbers.insert(numbers.end(), {sample.score, sample.correct ? 1.0 : 0.0});
-    const GroupNumbers numbers = share_numbers(context_.session, mine, Role::rollout);
+    const GroupNumbers numbers = share_numbers(context_.session, Role::actor, mine, Role::rollout);
     for (Group& group : groups)
       for (auto next = numbers.at(group.id).begin(); Sample& sample : group.samples) {
         sample.score = *next++;

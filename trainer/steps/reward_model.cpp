@@ -84,8 +84,8 @@ void ModelJudging::bring_back(std::vector<Group>& groups) {
   for (const Group& group : groups_)
     for (std::vector<double>& numbers = mine[group.id]; const Sample& sample : group.samples)
       numbers.push_back(sample.model_score);
-  const GroupNumbers numbers = share_numbers(context_.session, mine, Role::reward_model);
-  for (Group& group : groups) {
+  const GroupNumbers numbers = share_numbers(context_.session, Role::rollout, mine, Role::reward_model);
+  for (Group& group : groups) {  // none where rollout is not
     const std::vector<double>& of_group = numbers.at(group.id);
     TRIREME_CHECK(of_group.size() == group.samples.size(), "{} numbers for {} responses", of_group.size(),
                   group.samples.size());
@@ -121,11 +121,12 @@ evaluation::ModelScores model_scores(StepContext& context, std::span<const data:
   return scores;
 }
 
-void judge_by_model(StepContext& context, std::vector<Group>& groups, StepMetrics& metrics) {
+void judge_by_model(StepContext& context, const pipeline::Lane& lane, std::vector<Group>& groups,
+                    StepMetrics& metrics) {
   ModelJudging judging(context, context.problems.train);
-  context.stages.run("exchange", [&] { judging.send(groups); });
-  context.stages.run("reward_model", context.session.has(Role::reward_model), [&] { judging.judge(metrics); });
-  context.stages.run("exchange", [&] { judging.bring_back(groups); });
+  lane.run("exchange", [&] { judging.send(groups); });
+  lane.run("reward_model", context.session.has(Role::reward_model), [&] { judging.judge(metrics); });
+  lane.run("exchange", [&] { judging.bring_back(groups); });
 }
 
 }  // namespace trireme::steps

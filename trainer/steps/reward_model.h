@@ -34,12 +34,12 @@ class ModelJudging {
       : context_(context), problems_(problems) {}
 
   /// Prompts and responses of the rollout ranks' groups, balanced by cost; ids must differ. Collective over:
-  /// world.
+  /// as send_groups().
   void send(const std::vector<Group>& groups);
   /// Records reward/model/*. On the reward model's ranks, those of a replica together. Throws what
   /// data::tokens_for() throws.
   void judge(StepMetrics& metrics);
-  /// Fills Sample::model_score of the rollout ranks' groups. Collective over: world.
+  /// Fills Sample::model_score of the rollout ranks' groups. Collective over: as send_groups().
   void bring_back(std::vector<Group>& groups);
 
  private:
@@ -53,7 +53,9 @@ class ModelJudging {
 /// For evaluations of `problems`; nothing where there is no reward model.
 evaluation::ModelScores model_scores(StepContext& context, std::span<const data::Problem> problems);
 
-/// All of it, in stages "exchange", "reward_model", "exchange". Collective over: world.
-void judge_by_model(StepContext& context, std::vector<Group>& groups, StepMetrics& metrics);
+/// All of it, in stages "exchange", "reward_model", "exchange" of `lane`, which has the ranks of rollout and of
+/// the reward model. Collective over: the lane's ranks; the others pass by.
+void judge_by_model(StepContext& context, const pipeline::Lane& lane, std::vector<Group>& groups,
+                    StepMetrics& metrics);
 
 }  // namespace trireme::steps

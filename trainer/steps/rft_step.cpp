@@ -39,7 +39,7 @@ observe::Metrics RftStep::run(int64_t step, int64_t total_steps, int64_t taken) 
     judging.emplace(std::move(generated.judging));
     record_engine(context_, metrics_);
   });
-  if (!session.roles().reward_model.empty()) judge_by_model(context_, groups, metrics_);
+  if (!session.roles().reward_model.empty()) judge_by_model(context_, {stages, &session.world()}, groups, metrics_);
   stages.run("reward", is_rollout, [&] { judge(groups, *judging); });
   if (!rft_.accumulate) kept_.clear();
   stages.run("filter", is_rollout, [&] { groups = accepted(std::move(groups)); });

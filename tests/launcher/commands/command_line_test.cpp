@@ -135,6 +135,16 @@ TEST_F(CommandLine, ConfigCheckSaysHowLargeTheKvCacheWillBe) {
   EXPECT_NE(result.err.find("rollout.kv_cache_memory_gb"), std::string::npos) << result.err;
 }
 
+TEST_F(CommandLine, ConfigCheckSaysWhichLayoutsDoNotFitTheModel) {
+  const auto result = trireme({"config", "check", configuration(), "run.ranks=12", "actor.parallel.pp=6",
+                               "rollout.parallel.tp=3", "reference.parallel.pp=4"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("actor.parallel.pp: 6 stages need a layer each, and the model has 4"), std::string::npos)
+      << result.err;
+  EXPECT_NE(result.err.find("rollout.parallel.tp: 3 ranks cannot share out"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("reference"), std::string::npos) << result.err;
+}
+
 TEST_F(CommandLine, ConfigChecksShowsAndExplains) {
   EXPECT_EQ(trireme({"config", "check", configuration()}).status, 0);
   const auto shown = trireme({"config", "show", configuration(), "run.seed=123"});

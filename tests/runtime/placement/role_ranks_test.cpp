@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 #include <set>
@@ -128,6 +129,12 @@ TEST(Groups, HoldTheOtherRolesRanksWhereRolloutIsApart) {
   EXPECT_FALSE(has_training({.actor = {0, 1}, .rollout = {3}}));  // the actor's own group is that
   EXPECT_FALSE(has_training({.actor = {0, 1}, .critic = {2}, .rollout = {2, 3}}));
   EXPECT_FALSE(has_training({.actor = {0, 1}, .critic = {2}}));
+  const RoleRanks judged{.actor = {0, 2}, .rollout = {3, 4}, .reward_model = {1, 4}};
+  EXPECT_EQ(judged.generating(), (Ranks{1, 3, 4}));
+  const auto groups = groups_of(judged);
+  EXPECT_TRUE(std::any_of(groups.begin(), groups.end(), [&](const Group& group) {
+    return group.name == kGenerating && group.ranks == judged.generating();
+  }));
   EXPECT_TRUE((RoleRanks{.actor = {0, 1}, .rollout = {3}}).rollout_is_apart());
   EXPECT_FALSE((RoleRanks{.actor = {0, 1}}).rollout_is_apart());
 }

@@ -223,6 +223,38 @@ TEST(RewardModel, PpoRemaxAndDynamicSamplingAreTheSameApartAndTogether) {
   }
 }
 
+// A step ahead it judges on rollout's side, on ranks that generate or on others: the same numbers and weights.
+TEST(RewardModel, JudgesTheNextBatchWhileThisOneIsLearnedFrom) {
+  for (const char* estimator : {"grpo", "remax"}) {
+    SmallRun run = exact_run();
+    run.rollout.steps_ahead = 1;
+    run.algorithm.adv_estimator = estimator;
+    const auto roles = [](std::vector<int> rollout, std::vector<int> judges) {
+      placement::RoleRanks where;
+      where.actor = {0, 1};
+      where.reference = {1};
+      where.rollout = std::move(rollout);
+      where.reward_model = std::move(judges);
+      return where;
+    };
+    const auto env = plan::RankEnv::from_environment();
+    const Result beside = train(run, env, roles({2}, {3})), on_one = train(run, env, roles({2, 3}, {2})),
+                 on_all = train(run, env, roles({2, 3}, {2, 3}));
+    EXPECT_TRUE(beside.actor.equal(on_one.actor)) << estimator;
+    EXPECT_TRUE(beside.actor.equal(on_all.actor)) << estimator;
+    for (const Result* result : {&beside, &on_one, &on_all}) {
+      ASSERT_EQ(result->metrics.size(), beside.metrics.size());
+      EXPECT_EQ(result->metrics[1].at("reward/model/max"), beside.metrics[1].at("reward/model/max"));
+      EXPECT_NEAR(result->metrics[1].at("critic/score/mean"), beside.metrics[1].at("critic/score/mean"), 1e-12);
+    }
+    // Rollout by the step's own weights makes other responses.
+    run.rollout.steps_ahead = 0;
+    const Result synchronous = train(run, env, roles({2}, {3}));
+    EXPECT_FALSE(synchronous.actor.equal(beside.actor));
+    EXPECT_TRUE(synchronous.actor.equal(train(run, env, roles_of({})).actor)) << estimator;
+  }
+}
+
 // The greedy response is judged as the others are: where all responses are greedy, no advantage is left.
 TEST(RewardModel, RemaxTakesOffWhatTheModelSaysOfTheGreedyResponse) {
   SmallRun run = exact_run();

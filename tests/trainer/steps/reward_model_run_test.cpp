@@ -75,6 +75,32 @@ TEST_F(RewardModelRuns, SharedAndSeparateRanksGiveTheSameRewardsAndWeights) {
   EXPECT_NE(weights("shared"), weights("heavier"));
 }
 
+TEST_F(RewardModelRuns, AheadOfTrainingItJudgesOnRolloutsSide) {
+  std::vector<std::string> common{"reward_model.path=" + golden("qwen2"), "reward_model.input=tokens",
+                                  "reward_model.weight=0.5", "placement.actor=0", "placement.reference=0",
+                                  "rollout.steps_ahead=1"};
+  const auto with = [&](const std::string& rollout, const std::string& judges) {
+    auto all = common;
+    all.push_back("placement.rollout=" + rollout);
+    all.push_back("placement.reward_model=" + judges);
+    return all;
+  };
+  const Result shared = train(with("1", "1"), 2, "shared");
+  ASSERT_EQ(shared.status, 0) << shared.out << shared.err;
+  const Result own = train(with("1", "2"), 3, "own");
+  ASSERT_EQ(own.status, 0) << own.out << own.err;
+  EXPECT_FALSE(weights("shared").empty());
+  EXPECT_EQ(weights("shared"), weights("own"));
+  for (const char* name : {"reward/model/max", "val-aux/arithmetic/model/mean@1", "training/staleness"})
+    EXPECT_EQ(values("shared", name), values("own", name)) << name;
+  const Result wrong = train(with("1", "0-1"), 2, "wrong");
+  EXPECT_NE(wrong.status, 0);
+  EXPECT_THAT(wrong.err, HasSubstr("name ranks of rollout for it, or ranks of its own"));
+  common.back() = "rollout.stream=true";
+  common.push_back("actor.ppo_mini_batch_size=2");
+  EXPECT_THAT(train(with("1", "2"), 3, "stream").err, HasSubstr("judges a batch as a whole"));
+}
+
 TEST_F(RewardModelRuns, AModelAloneNeedsNoRuleAndTellsNoAccuracy) {
   const Result result =
       train({"reward_model.path=" + golden("llama"), "reward_model.input=tokens", "reward.name=none"}, 2, "run");
