@@ -49,7 +49,7 @@ def peer(args, dtype, way):
         if step:  # the first touches memory
             times.append(time.perf_counter() - begin)
     print(json.dumps({"tokens_per_second": args.batch * args.context / statistics.median(times),
-                      "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}))
+                      "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9}))
 
 
 def figures(command, threads):

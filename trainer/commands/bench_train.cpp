@@ -59,7 +59,7 @@ double flops_of_token(const models::DecoderShape& shape) {
 double peak_gb() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1e6;
+  return static_cast<double>(usage.ru_maxrss) * 1024 / 1e9;
 }
 
 namespace {
@@ -216,8 +216,9 @@ nlohmann::ordered_json bench_train_step(const BenchOptions& options, const plan:
   if (options.batch < replicas)
     fail(ErrorCode::invalid_config, "--batch {} is less than the {} replicas", options.batch, replicas);
 
-  // The C library's heap keeps what was freed in pieces below 32 MB, with what still lies between them.
-  if (options.memory) ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
+  // The C library's heap keeps what was freed with what still lies between; how large such pieces are grows
+  // to 32 MB, unless it is told to stay at what it begins with.
+  if (options.memory) ::mallopt(M_MMAP_THRESHOLD, 128 << 10);
   const auto examples = examples_of(options, place.d, replicas);
   const auto texts = static_cast<int64_t>(examples.size());
   const auto limit =
@@ -277,6 +278,10 @@ nlohmann::ordered_json bench_train_step(const BenchOptions& options, const plan:
                              .param_offload = options.offload.params,
                              .optimizer_offload = options.offload.optimizer,
                              .activation_offload = options.offload_activations};
+  const costs::ModelShape shape = costs_shape(options.shape);
+  const costs::StateBytes fullest = costs::state_bytes(shape, layout, target);
+  const costs::PassBytes pass = costs::training_pass_bytes(shape, layout, target, rows, options.context,
+                                                           static_cast<int64_t>(micros.size()));
   const MachineLimits limits = measure_machine_limits(options.dtype);
   const auto tokens = static_cast<double>(options.batch * options.context);
   const auto most = [&](double value) { return world.all_reduce_scalar(value, comm::ReduceOp::max); };
@@ -300,22 +305,21 @@ nlohmann::ordered_json bench_train_step(const BenchOptions& options, const plan:
                                                     .gradient = all_state.gradient,
                                                     .moments = all_state.moments,
                                                     .weights = all_state.weights,
-                                                    .packed = all_state.packed},
+                                                    .packed = all_state.packed,
+                                                    .exact = fullest.exact},
                                                    layout, target, /*weights_stay=*/false)
-                                    .between) /
+                                    .between +
+                                pass.panels) /
             1e9)},
       {"activation_gb", most(static_cast<double>(activations)) / 1e9},
       {"training_gb", most(peak - before)},
       {"peak_gb", most(peak)},
       {"ranks", session.num_ranks()}};
-  const costs::ModelShape shape = costs_shape(options.shape);
-  const costs::Presence there =
-      costs::presence_of(costs::state_bytes(shape, layout, target), layout, target, /*weights_stay=*/false);
-  costs::PassBytes pass = costs::training_pass_bytes(
-      shape, layout, target, rows, options.context, static_cast<int64_t>(micros.size()));
-  pass.kept += there.passes;
-  pass.update = std::max(pass.update, there.pieces) + there.update;
-  result["predicted_training_gb"] = static_cast<double>(pass.total()) / 1e9;
+  const costs::Presence there = costs::presence_of(fullest, layout, target, /*weights_stay=*/false);
+  costs::PassBytes step = pass;  // the state of each moment beside what comes and goes
+  step.kept += there.passes;
+  step.update = std::max(step.update, there.pieces) + there.update;
+  result["predicted_training_gb"] = static_cast<double>(step.total()) / 1e9;
   if (options.pp == 1) {
     const int64_t predicted_activations = sharding::activation_bytes(
         options.shape, {rows, judged, element, tp, cp, options.ring, options.recompute});

@@ -116,8 +116,6 @@ int64_t transient_of_layer(const ModelShape& shape, const Layout& layout, const 
   return std::max(in_mlp, in_attention);
 }
 
-// Measured, Open MPI 4.1: reductions in flight, and fragments in memory that two processes share.
-constexpr int64_t kMessageBytes = 45'000'000;
 constexpr int64_t kLogitsAtOnce = 4 << 20;
 constexpr int64_t kNormBytes = 8 << 20;  // a million elements of a gradient in double precision
 
@@ -158,6 +156,16 @@ int64_t panel_bytes(const ModelShape& shape, const Layout& layout, const Target&
   }
   if (!trains || layout.zero() == 3) bytes += sizes.largest_matrix * e;  // packed as it is used
   return bytes;
+}
+
+// After the passes, one after the other: what comes of a gradient from other ranks, and a piece for the norm.
+int64_t update_bytes(const ModelShape& shape, const Layout& layout, const SliceSizes& sizes) {
+  const int64_t word = layout.exact ? 8 : 4, cuts = layout.zero() == 0 ? 1 : layout.shards();
+  int64_t received = 0;
+  if (layout.zero() == 1) received = std::max({sizes.embedding, sizes.layer, sizes.last});  // a block's part
+  if (layout.pp > 1 && shape.tie_word_embeddings && !shape.value_head)
+    received = std::max(received, sizes.embedding);  // which both ends hold
+  return std::max(kNormBytes, word * ceil_div(received, cuts));
 }
 
 }  // namespace
@@ -252,9 +260,7 @@ PassBytes training_pass_bytes(const ModelShape& shape, const Layout& layout, con
   // With recomputation the layer's own activations are not there yet while the head is at work.
   bytes.transient = std::max(layer + of_layers, layout.recompute ? head - within : head);
   bytes.panels = panel_bytes(shape, layout, target, own.inside, true);
-  const int64_t messages = target.on_cpu && layout.ranks() > 1 ? kMessageBytes : 0;
-  if (layout.tp * layout.pp * layout.cp > 1 || layout.zero() == 3) bytes.messages = messages;
-  bytes.update = kNormBytes + messages;
+  bytes.update = update_bytes(shape, layout, sizes);
   return bytes;
 }
 

@@ -29,9 +29,8 @@ struct PassBytes {
   int64_t transient = 0;  // the most that one layer or the head needs beside them
   int64_t gathered = 0;   // weights and gradients that ZeRO 2 and 3 bring and take away
   int64_t panels = 0;     // on the CPU: matrices and rows packed for products; they stay
-  int64_t messages = 0;   // on the CPU: what MPI holds, where passes communicate
-  int64_t update = 0;     // after the passes: a piece of the gradient in double precision, messages
-  int64_t total() const { return std::max(kept + transient + gathered + messages, update) + panels; }
+  int64_t update = 0;     // after the passes: parts of the gradient that come together, pieces for its norm
+  int64_t total() const { return std::max(kept + transient + gathered, update) + panels; }
 };
 /// A forward and backward pass of `rows` rows on a replica's cp rank, in sequences of up to `longest`. With
 /// pp the first stage's, which keeps most: as many micro-batches as there are stages, or as there are.

@@ -81,13 +81,16 @@ void PackedMatrix::reshape(Element element, int64_t n, int64_t k) {
   const int64_t words = element == Element::f32 ? k : (k + kDepth - 1) / kDepth * kDepth / 2;
   panel_bytes_ = words * kColumns * 4;
   if (bytes() <= capacity_) return;
-  // Large pages where the system gives them: a matrix is read from its first byte to its last.
-  const int64_t alignment = bytes() < kHugePage ? 64 : kHugePage;
-  capacity_ = (bytes() + alignment - 1) / alignment * alignment;
-  const auto size = static_cast<size_t>(capacity_);
-  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(alignment), size)));
-  if (!memory_) throw std::bad_alloc();
-  prefer_large_pages(memory_.get(), capacity_);
+  // Large pages where the system gives them: a matrix is read from its first byte to its last. What is left
+  // beyond the last whole one lies in small pages, or each matrix would hold a megabyte of nothing.
+  memory_.reset();
+  capacity_ = 0;
+  void* memory = nullptr;
+  if (::posix_memalign(&memory, bytes() < kHugePage ? 64 : kHugePage, static_cast<size_t>(bytes())) != 0)
+    throw std::bad_alloc();
+  memory_.reset(static_cast<std::byte*>(memory));
+  capacity_ = bytes();
+  prefer_large_pages(memory, capacity_);
 }
 
 void PackedMatrix::release() {

@@ -23,6 +23,16 @@ TEST_F(Bench, MeasuresGenerationAndTraining) {
     }
 }
 
+TEST_F(Bench, TheMostHeldIsNoLessThanWhatIsHeldInTheEnd) {
+  const std::string shape = make_model("model") + "/config.json";
+  const auto result = command({"bench", "train-step", "--shape", shape, "--batch", "2", "--context", "8",
+                               "--threads", "1", "--memory", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json figures = Json::parse(result.out);
+  const auto gb = [&](const char* name) { return figures[name].get<double>(); };
+  EXPECT_GT(gb("training_gb"), gb("state_gb") - 0.001);  // some pages are counted late
+}
+
 TEST_F(Bench, WhatCannotBeMeasuredIsSaid) {
   const std::string shape = make_model("model");
   const std::vector<std::pair<std::vector<std::string>, std::string>> wrong{

@@ -102,5 +102,17 @@ TEST(PassBytes, AreThoseOfTheTrainer) {
             }
 }
 
+TEST(PassBytes, AfterThemBothEndsOfAPipelineSumATiedEmbedding) {
+  const ModelShape shape = find_shape("qwen2.5-0.5b");
+  const auto update = [&](const Layout& layout) {
+    return training_pass_bytes(shape, layout, {.element = 2, .on_cpu = true}, 1024, 256).update;
+  };
+  const int64_t embedding = shape.vocab_size * shape.hidden_size;
+  EXPECT_LT(update({}), embedding);
+  EXPECT_EQ(update({.pp = 2}), 4 * embedding);
+  EXPECT_EQ(update({.pp = 2, .exact = true}), 8 * embedding);
+  EXPECT_EQ(update({.dp = 4, .pp = 2, .zero_stage = 1}), embedding);
+}
+
 }  // namespace
 }  // namespace trireme::costs

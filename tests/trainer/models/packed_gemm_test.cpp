@@ -2,10 +2,13 @@
 #include "trainer/models/instruction_set.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <fstream>
+#include <memory>
 #include <random>
 #include <thread>
 #include <vector>
@@ -255,6 +258,29 @@ TEST(PackedGemm, LivesBesideLibTorchsProducts) {
     EXPECT_TRUE(same_bits(again.data(), ours.data(), static_cast<int64_t>(again.size())));
   }
   EXPECT_TRUE(same_bits(one.data(), ours.data(), kN));
+}
+
+int64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0, resident = 0;
+  file >> size >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+// Each a little more than a large page: what is left must not take another one.
+TEST(PackedGemm, HoldsItsPanelsAndNoMore) {
+  constexpr int64_t kN = 288, kK = 2048;
+  const std::vector<float> weight(kN * kK, 1.0f);
+  std::vector<std::unique_ptr<PackedMatrix>> matrices;
+  const int64_t before = resident_bytes();
+  int64_t bytes = 0;
+  for (int i = 0; i < 16; ++i) {
+    matrices.push_back(std::make_unique<PackedMatrix>(Element::f32, kN, kK));
+    matrices.back()->pack(weight.data(), kK, 0, matrices.back()->num_panels());
+    bytes += matrices.back()->bytes();
+  }
+  EXPECT_GT(bytes, 16 * (int64_t{2} << 20));
+  EXPECT_LT(resident_bytes() - before, bytes * 11 / 10);
 }
 
 TEST(PackedGemm, RefusesPanelsThatDoNotExist) {
