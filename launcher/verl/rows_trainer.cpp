@@ -137,8 +137,10 @@ void add_trainer(Rows& rows) {
        needless("hydra.*", "the run's folder is run.output_dir"),
        needless("defaults", "verl's defaults are known"),
        unsupported("async_training.*", {},
-                   "rollout.steps_ahead says how far rollout goes ahead, in whole batches"),
-       unsupported("rollout.*", {}, "belongs to verl's fully asynchronous trainer; see rollout.steps_ahead")});
+                   "rollout.steps_ahead says how far rollout goes ahead, in whole batches; rollout.stream learns from "
+                   "mini-batches as they finish"),
+       unsupported("rollout.*", {},
+                   "belongs to verl's fully asynchronous trainer; see rollout.steps_ahead and rollout.stream")});
 }
 
 }  // namespace trireme::verl::table

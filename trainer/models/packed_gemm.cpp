@@ -13,7 +13,6 @@ namespace trireme::models {
 namespace {
 
 constexpr int64_t kColumns = PackedMatrix::kColumns;
-constexpr int64_t kHugePage = 2 << 20;
 constexpr int64_t kLargeBytes = 4 << 20;
 constexpr int64_t kDepth = 32;  // K is padded to multiples of this
 
@@ -65,10 +64,6 @@ inline void pair_rows(const uint16_t* even, const uint16_t* odd, int64_t columns
 
 }  // namespace
 
-void PackedMatrix::Free::operator()(std::byte* memory) const {
-  std::free(memory);
-}
-
 PackedMatrix::PackedMatrix(Element element, int64_t n, int64_t k) {
   reshape(element, n, k);
 }
@@ -81,16 +76,9 @@ void PackedMatrix::reshape(Element element, int64_t n, int64_t k) {
   const int64_t words = element == Element::f32 ? k : (k + kDepth - 1) / kDepth * kDepth / 2;
   panel_bytes_ = words * kColumns * 4;
   if (bytes() <= capacity_) return;
-  // Large pages where the system gives them: a matrix is read from its first byte to its last. What is left
-  // beyond the last whole one lies in small pages, or each matrix would hold a megabyte of nothing.
-  memory_.reset();
-  capacity_ = 0;
-  void* memory = nullptr;
-  if (::posix_memalign(&memory, bytes() < kHugePage ? 64 : kHugePage, static_cast<size_t>(bytes())) != 0)
-    throw std::bad_alloc();
-  memory_.reset(static_cast<std::byte*>(memory));
+  release();
+  memory_ = on_large_pages(bytes());
   capacity_ = bytes();
-  prefer_large_pages(memory, capacity_);
 }
 
 void PackedMatrix::release() {

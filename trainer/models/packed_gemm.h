@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "trainer/models/cpu_kernels.h"
+#include "trainer/models/large_pages.h"
 
 namespace trireme::models {
 
@@ -48,12 +49,9 @@ class PackedMatrix {
   int64_t panel_bytes() const { return panel_bytes_; }
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const;
-  };
   Element element_ = Element::f32;
   int64_t n_ = 0, k_ = 0, panel_bytes_ = 0, capacity_ = 0;
-  std::unique_ptr<std::byte[], Free> memory_;
+  LargePageMemory memory_;
 };
 
 /// The other operands; strides in elements.
