@@ -5,6 +5,7 @@
 
 #include "trainer/algorithms/estimator_config.h"
 #include "trainer/algorithms/reward_shaping.h"
+#include "trainer/steps/group_exchange.h"
 #include "trainer/steps/group_filter.h"
 #include "trainer/steps/reward_model.h"
 
@@ -43,6 +44,7 @@ void BatchMaker::make(const pipeline::Lane& lane, int64_t taken, Batch& batch) {
   if (is_rollout) record_lengths(batch.groups, batch.metrics);
   if (is_rollout && algorithm_.filter_groups.enable)
     batch.metrics.mean("training/num_gen_batches", static_cast<double>(filter.num_batches()));
+  if (scores_late()) judged_ = batch.groups;
   if (stream_) batch.groups.clear();
 }
 
@@ -118,6 +120,29 @@ void BatchMaker::model_scores(const pipeline::Lane& lane, std::vector<Group>& gr
     groups[i].greedy_score += context_.reward_input->weight * greedy_[i].samples[0].model_score;
 }
 
+void BatchMaker::bring_scores(const pipeline::Lane& all, std::vector<Group>& groups, StepMetrics& metrics) {
+  session::Session& session = context_.session;
+  all.run("reward", session.has(Role::rollout), [&] {
+    metrics.record(session.speaks_for_replica(Role::rollout));
+    score(judged_, metrics);
+  });
+  all.run("exchange", [&] {
+    GroupNumbers mine;
+    for (const Group& group : judged_)
+      for (std::vector<double>& numbers = mine[group.id]; const Sample& sample : group.samples)
+        numbers.insert(numbers.end(), {sample.score, sample.correct ? 1.0 : 0.0});
+    const GroupNumbers numbers = share_numbers(session, Role::actor, mine, Role::rollout);
+    for (Group& group : groups)
+      for (auto next = numbers.at(group.id).begin(); Sample& sample : group.samples) {
+        sample.score = *next++;
+        sample.correct = *next++ != 0;
+      }
+  });
+  judged_.clear();
+}
+
+// The judgements, most of which came while others were generated, less what overlong responses lose. Collective
+// over: a rollout replica's ranks.
 void BatchMaker::score(std::vector<Group>& groups, StepMetrics& metrics) {
   const auto scores = judging_->scores(metrics);
   auto score = scores.begin();

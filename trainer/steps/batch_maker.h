@@ -29,14 +29,14 @@ class BatchMaker {
   /// the others pass by.
   void make(const pipeline::Lane& lane, int64_t taken, Batch& batch);
 
-  /// Scores may be waited for late, by score(): nothing before the advantages asks for them, unless groups are
-  /// chosen by them, or go to training by themselves.
+  /// Scores may be waited for late, while models read the batch: nothing before the advantages asks for them,
+  /// unless groups are chosen by them, or rollout does not wait for the others.
   bool scores_late() const;
-  /// The judgements of the batch's groups as it was made, most of which came while others were generated, less
-  /// what overlong responses lose. Collective over: a rollout replica's ranks.
-  void score(std::vector<Group>& groups, StepMetrics& metrics);
+  /// To the actor's groups, where they are late. Collective over: world, whose lane `all` is.
+  void bring_scores(const pipeline::Lane& all, std::vector<Group>& groups, StepMetrics& metrics);
 
  private:
+  void score(std::vector<Group>& groups, StepMetrics& metrics);
   void generate(Batch& batch, int64_t taken, int64_t first_id, std::vector<Group>& groups);
   void send_finished(std::vector<Group>& groups, Judging& judging, bool all);
   void greedy_scores(std::vector<Group>& groups, Batch& batch);
@@ -51,6 +51,7 @@ class BatchMaker {
   const algorithms::AlgorithmConfig algorithm_;
   GroupStream* const stream_;
   std::optional<Judging> judging_;  // of the batch at hand
+  std::vector<Group> judged_;       // which stay here until their scores are known, where those are late
   std::vector<Group> greedy_;       // this rank's prompts with their greedy responses
   std::vector<bool> is_whole_;      // streaming: of this replica's groups, which have all responses
   int64_t parts_sent_ = 0;

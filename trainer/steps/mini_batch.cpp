@@ -1,5 +1,7 @@
 #include "trainer/steps/mini_batch.h"
 
+#include <algorithm>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
@@ -10,6 +12,17 @@
 namespace trireme::steps {
 
 // Exact sums are made of gradients of one group each, whatever fits beside it.
+void for_each_mini_batch(std::vector<Group>& groups, int64_t first_id, int64_t last_id, int64_t size,
+                         const std::function<void(std::span<Group>)>& update) {
+  std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.id < b.id; });
+  const auto below = [&](int64_t id) {
+    return std::partition_point(groups.begin(), groups.end(),
+                                [&](const Group& group) { return group.id < id; });
+  };
+  for (int64_t first = first_id; first < last_id; first += size)
+    update({below(first), below(std::min(first + size, last_id))});
+}
+
 std::vector<MicroBatch> micro_batches(std::span<Group> groups, const PassSize& size, bool exact) {
   if (!exact) return pack_groups(groups, size);
   std::vector<MicroBatch> result;

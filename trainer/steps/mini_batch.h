@@ -16,6 +16,12 @@
 
 namespace trireme::steps {
 
+/// `update` for each `size` prompts of those from `first_id` to `last_id`, with this rank's groups of them, of
+/// which there may be none. A mini-batch is a range of ids, the same for any number of ranks; `groups` are put
+/// in their order. Collective over: what `update` is.
+void for_each_mini_batch(std::vector<Group>& groups, int64_t first_id, int64_t last_id, int64_t size,
+                         const std::function<void(std::span<Group>)>& update);
+
 /// Of at most `size` rows; where sums are `exact`, of one group each, whatever fits beside it.
 std::vector<MicroBatch> micro_batches(std::span<Group> groups, const PassSize& size, bool exact);
 

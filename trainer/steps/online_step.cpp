@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
 #include <iterator>
 #include <span>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "trainer/steps/credit.h"
 #include "trainer/steps/critic_update.h"
 #include "trainer/steps/group_exchange.h"
+#include "trainer/steps/mini_batch.h"
 #include "trainer/steps/token_values.h"
 
 namespace trireme::steps {
@@ -35,19 +35,6 @@ comm::Communicator* lane_of(session::Session& session, bool side_by_side, bool m
   const std::vector<int> training = session.roles().training();
   if (std::binary_search(training.begin(), training.end(), session.rank()) == makes) return nullptr;
   return makes ? &session.generating().host() : &session.training().host();
-}
-
-// Mini-batches of `size` prompts of those from `first_id` to `last_id`: ranges of ids, the same for any number
-// of ranks.
-void for_each_mini_batch(std::vector<Group>& groups, int64_t first_id, int64_t last_id, int64_t size,
-                         const std::function<void(std::span<Group>)>& update) {
-  std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) { return a.id < b.id; });
-  const auto below = [&](int64_t id) {
-    return std::partition_point(groups.begin(), groups.end(),
-                                [&](const Group& group) { return group.id < id; });
-  };
-  for (int64_t first = first_id; first < last_id; first += size)
-    update({below(first), below(std::min(first + size, last_id))});
 }
 
 }  // namespace
@@ -139,10 +126,8 @@ observe::Metrics OnlineStep::run(int64_t step, int64_t total_steps, int64_t take
     }
     if (!at_once) learn(groups, 0, batch_size);
   } else {
-    std::vector<Group> judged;  // stays with rollout until its scores are known
-    if (maker_.scores_late()) judged = batch.groups;
     groups = read(std::move(batch.groups));
-    if (maker_.scores_late()) late_scores(std::move(judged), groups);
+    if (maker_.scores_late()) maker_.bring_scores(all_, groups, metrics_);
     learn(groups, 0, batch_size);
   }
   if (is_actor) record_balance(groups);
@@ -228,26 +213,6 @@ std::string OnlineStep::learns_late_because() const {
 // What ranks of a replica do alike is recorded by one of them.
 void OnlineStep::record_as(Role role) {
   metrics_.record(context_.session.speaks_for_replica(role));
-}
-
-// From rollout's groups, which stayed, to the actor's. Collective over: world.
-void OnlineStep::late_scores(std::vector<Group> judged, std::vector<Group>& groups) {
-  all_.run("reward", context_.session.has(Role::rollout), [&] {
-    record_as(Role::rollout);
-    maker_.score(judged, metrics_);
-  });
-  all_.run("exchange", [&] {
-    GroupNumbers mine;
-    for (const Group& group : judged)
-      for (std::vector<double>& numbers = mine[group.id]; const Sample& sample : group.samples)
-        numbers.insert(numbers.end(), {sample.score, sample.correct ? 1.0 : 0.0});
-    const GroupNumbers numbers = share_numbers(context_.session, Role::actor, mine, Role::rollout);
-    for (Group& group : groups)
-      for (auto next = numbers.at(group.id).begin(); Sample& sample : group.samples) {
-        sample.score = *next++;
-        sample.correct = *next++ != 0;
-      }
-  });
 }
 
 void OnlineStep::reference_log_probs(std::vector<Group>& groups) {

@@ -58,7 +58,6 @@ class OnlineStep {
 
  private:
   void make_batch(const pipeline::Lane& lane, int64_t step, int64_t taken);
-  void late_scores(std::vector<Group> judged, std::vector<Group>& groups);
   void meet();
   std::vector<Group> receive(placement::Role to);
   void reference_log_probs(std::vector<Group>& groups);
