@@ -68,7 +68,7 @@ double read_rate() {
 // One row times a matrix: all that a product by large weights can read.
 double row_product_rate(at::ScalarType dtype) {
   constexpr int64_t kColumns = 4096;
-  const at::Tensor matrix = at::ones({kBytes / kColumns / at::elementSize(dtype), kColumns}, dtype);
+  const at::Tensor matrix = at::ones({kBytes / kColumns / static_cast<int64_t>(at::elementSize(dtype)), kColumns}, dtype);
   const auto packed = models::make_packed(matrix);
   models::pack(matrix, *packed);
   const at::Tensor row = at::ones({1, kColumns}, dtype);

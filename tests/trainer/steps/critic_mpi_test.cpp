@@ -124,8 +124,9 @@ TEST(Critic, AnyNumberOfRanksLearnsWhatOneDoes) {
   EXPECT_TRUE(many.actor.equal(one.actor));
   EXPECT_EQ(many.kl_coefficient, one.kl_coefficient);
   for (const auto& [name, value] : one.metrics.back())
-    if (name.starts_with("critic/"))
+    if (name.starts_with("critic/")) {
       EXPECT_NEAR(many.metrics.back().at(name), value, 1e-5 * (1 + std::abs(value))) << name;
+    }
 }
 
 // One update, so that AdamW's signs have not spread rounding.

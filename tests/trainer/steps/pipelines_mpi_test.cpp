@@ -192,7 +192,7 @@ std::map<std::string, std::string> weight_files(const fs::path& folder) {
 TEST(Pipelines, CheckpointsHaveTheBytesOfPlainOnesAndGoOnInAnyLayout) {
   for (const bool tied : {false, true}) {
     const auto top = fs::temp_directory_path() / ("pipelines_" + std::to_string(getppid()));
-    const auto step_on = [&](const Where& where, const SmallRun& run, SmallRank& rank, int64_t step) {
+    const auto step_on = [&](const SmallRun& run, SmallRank& rank, int64_t step) {
       OnlineStep(rank.context, run.data, run.rollout, run.algorithm, run.actor)
           .run(step, 10, step * run.data.train_batch_size);
       return whole_masters(rank.models.actor_parameters.get(), run.shape, rank.session.world());
@@ -200,21 +200,21 @@ TEST(Pipelines, CheckpointsHaveTheBytesOfPlainOnesAndGoOnInAnyLayout) {
     const auto begin = [&](const Where& where, const fs::path& folder) {
       const SmallRun run = run_of(where);
       SmallRank rank(run, job(), roles_of(where));
-      step_on(where, run, rank, 0);
+      step_on(run, rank, 0);
       RunState state;
       state.phase = "grpo";
       state.seed = 1;
       state.step = 1;
       save(folder.string(), state, rank.models, rank.context.tokenizer, rank.session);
       rank.session.world().barrier();
-      return step_on(where, run, rank, 1);
+      return step_on(run, rank, 1);
     };
     const auto go_on = [&](const Where& where, const fs::path& folder) {
       const SmallRun run = run_of(where);
       SmallRank rank(run, job(), roles_of(where));
       RunState written = read_state(folder.string(), 1);
       restore(folder.string(), written, rank.models, rank.session);
-      return step_on(where, run, rank, 1);
+      return step_on(run, rank, 1);
     };
     const Where plain{.tied = tied}, two{.axes = {.pp = 2}, .reference_axes = {.pp = 2}, .tied = tied},
         four{.axes = {.pp = 4}, .tied = tied}, shared{.axes = {.pp = 2}, .zero_stage = 1, .tied = tied};
@@ -225,7 +225,9 @@ TEST(Pipelines, CheckpointsHaveTheBytesOfPlainOnesAndGoOnInAnyLayout) {
     EXPECT_GE(bytes.size(), 3u);
     EXPECT_EQ(bytes, weight_files(top / "four"));
     EXPECT_EQ(bytes, weight_files(top / "shared"));
-    if (!tied) EXPECT_EQ(bytes, weight_files(top / "plain"));
+    if (!tied) {
+      EXPECT_EQ(bytes, weight_files(top / "plain"));
+    }
     for (const Where& where : {two, four, shared, plain})
       for (const char* folder : {"two", "plain"}) {
         const at::Tensor masters = go_on(where, top / folder);

@@ -147,10 +147,11 @@ TEST(Steps, RolesOnRanksOfTheirOwnGiveTheColocatedResult) {
     EXPECT_NEAR(metrics_many.at("actor/pg_loss"), metrics_one.at("actor/pg_loss"), 1e-4);
     EXPECT_NEAR(metrics_many.at("critic/score/mean"), metrics_one.at("critic/score/mean"), 1e-9);
   }
-  if (many.models.rollout_parameters)
+  if (many.models.rollout_parameters) {
     EXPECT_LT(
         relative_difference(many.models.rollout_parameters->flat(), one.models.actor_parameters->masters()),
         1e-4);
+  }
 }
 
 TEST(Steps, SeveralMiniBatchesAndEpochsClipAgainstTheOldPolicy) {
