@@ -43,6 +43,7 @@ class Reader {
     if (count > 0) std::memcpy(values.data(), take(values.size() * sizeof(T)), values.size() * sizeof(T));
     return values;
   }
+  bool is_at_end() const { return at_ == bytes_.size(); }
   void end() const {
     if (at_ != bytes_.size())
       fail(ErrorCode::corrupt_data, "a packed group has {} bytes too many", bytes_.size() - at_);
@@ -107,8 +108,9 @@ std::string pack(const Group& group) {
   return out.take();
 }
 
-Group unpack(const std::string& bytes) {
-  Reader in(bytes);
+namespace {
+
+Group read_group(Reader& in) {
   Group group;
   group.id = in.get<int64_t>();
   group.problem = in.get<int64_t>();
@@ -132,8 +134,23 @@ Group unpack(const std::string& bytes) {
     sample.correct = in.get<uint8_t>() != 0;
     sample.stopped = in.get<uint8_t>() != 0;
   }
+  return group;
+}
+
+}  // namespace
+
+Group unpack(const std::string& bytes) {
+  Reader in(bytes);
+  Group group = read_group(in);
   in.end();
   return group;
+}
+
+std::vector<Group> unpack_all(const std::string& bytes) {
+  Reader in(bytes);
+  std::vector<Group> groups;
+  while (!in.is_at_end()) groups.push_back(read_group(in));
+  return groups;
 }
 
 }  // namespace trireme::steps

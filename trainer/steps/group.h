@@ -51,5 +51,7 @@ struct Group {
 std::string pack(const Group& group);
 /// Throws corrupt_data on anything that pack did not make.
 Group unpack(const std::string& bytes);
+/// Of several messages, one behind the other. Likewise.
+std::vector<Group> unpack_all(const std::string& bytes);
 
 }  // namespace trireme::steps

@@ -1,7 +1,7 @@
 #include "trainer/steps/group_stream.h"
 
 #include <algorithm>
-#include <cstring>
+#include <iterator>
 
 #include "runtime/base/error.h"
 #include "trainer/steps/group_exchange.h"
@@ -21,27 +21,6 @@ comm::BufferView bytes_of(std::string& text) {
   return {text.data(), static_cast<int64_t>(text.size()), comm::DType::u8};
 }
 
-std::string pack_all(std::span<const Group> groups) {
-  std::string all;
-  for (const Group& group : groups) {
-    const std::string bytes = pack(group);
-    const auto size = static_cast<int64_t>(bytes.size());
-    all.append(reinterpret_cast<const char*>(&size), sizeof size);
-    all += bytes;
-  }
-  return all;
-}
-
-void unpack_all(const std::string& all, std::vector<Group>& groups) {
-  for (size_t at = 0; at < all.size();) {
-    int64_t size = 0;
-    std::memcpy(&size, all.data() + at, sizeof size);
-    at += sizeof size;
-    groups.push_back(unpack(all.substr(at, static_cast<size_t>(size))));
-    at += static_cast<size_t>(size);
-  }
-}
-
 }  // namespace
 
 GroupStream::GroupStream(session::Session& session, int64_t batch_size, int64_t part_size)
@@ -52,7 +31,7 @@ GroupStream::GroupStream(session::Session& session, int64_t batch_size, int64_t 
 // The size goes ahead, so that the receiver can make room.
 void GroupStream::send(std::span<const Group> groups) {
   Message& message = sent_.emplace_back();
-  message.bytes = pack_all(groups);
+  for (const Group& group : groups) message.bytes += pack(group);
   message.size = static_cast<int64_t>(message.bytes.size());
   const auto replica = static_cast<size_t>(session_.place_in(Role::rollout).d);
   const int to = receiver(session_.roles().training(), replica);
@@ -81,7 +60,7 @@ std::vector<Group> GroupStream::receive(Role to) {
     std::string bytes(static_cast<size_t>(size), '\0');
     const comm::Receive second{from, bytes_of(bytes)};
     session_.world().send_recv({}, {&second, 1});
-    unpack_all(bytes, groups);
+    std::ranges::move(unpack_all(bytes), std::back_inserter(groups));
   }
   return share_out(session_, to, std::move(groups), part_size_);
 }

@@ -1,6 +1,7 @@
 #include "trainer/steps/rft_step.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -98,20 +99,11 @@ void RftStep::gather(std::vector<Group> mine) {
       if (group.samples.empty()) continue;
       group.prompt.clear();  // every rank has the problems
       for (Sample& sample : group.samples) sample.rollout_log_probs.clear();
-      const std::string bytes = pack(group);
-      const auto size = static_cast<int64_t>(bytes.size());
-      packed.append(reinterpret_cast<const char*>(&size), sizeof size);
-      packed += bytes;
+      packed += pack(group);
     }
   std::vector<Group> all;
   for (const std::string& part : session.world().all_gather_strings(packed))
-    for (size_t at = 0; at < part.size();) {
-      int64_t size = 0;
-      std::copy_n(part.data() + at, sizeof size, reinterpret_cast<char*>(&size));
-      at += sizeof size;
-      all.push_back(unpack(part.substr(at, static_cast<size_t>(size))));
-      at += static_cast<size_t>(size);
-    }
+    std::ranges::move(unpack_all(part), std::back_inserter(all));
   std::sort(all.begin(), all.end(), [](const Group& a, const Group& b) { return a.id < b.id; });
   for (const Group& group : all) kept_.add(group);
 }

@@ -169,6 +169,12 @@ TEST(Group, ComesBackFromItsBytesAsItWas) {
   EXPECT_TRUE(back.samples[1].stopped);
   for (size_t cut = 0; cut < bytes.size(); ++cut) EXPECT_THROW(unpack(bytes.substr(0, cut)), Error);
   EXPECT_THROW(unpack(bytes + "x"), Error);
+  const std::vector<Group> two = unpack_all(bytes + pack(Group{.id = 9}));
+  ASSERT_EQ(two.size(), 2u);
+  EXPECT_EQ(pack(two[0]), bytes);
+  EXPECT_EQ(two[1].id, 9);
+  EXPECT_TRUE(unpack_all("").empty());
+  EXPECT_THROW(unpack_all(bytes + "x"), Error);
 }
 
 TEST(Packing, SharedPassesHaveRoomForAllRanksAndTheSamePairs) {
