@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "trainer/algorithms/estimator_config.h"
@@ -17,6 +17,17 @@ namespace {
 // Where a role's ranks are, in words.
 std::string written_as(const std::string& key, const std::string& text) {
   return text.empty() ? key + " is all ranks" : fmt::format("{} = \"{}\"", key, text);
+}
+
+struct LearningRole {
+  const char* key;
+  const std::string* ranks;
+  bool exists;
+};
+std::array<LearningRole, 3> roles_that_learn(const RunConfig& config) {
+  return {{{"placement.actor", &config.placement.actor, true},
+           {"placement.critic", &config.placement.critic, has_critic(config)},
+           {"placement.reference", &config.placement.reference, has_reference(config)}}};
 }
 
 using Refuse = std::function<void(std::string why)>;
@@ -38,10 +49,7 @@ void check_ranks_of_its_own(const Written& written, const std::string& setting, 
   const auto& placement = config.placement;
   const RankList own = read_ranks(placement.rollout);
   const std::set<int> rollout(own.ranks.begin(), own.ranks.end());
-  for (const auto& [key, text, exists] :
-       {std::tuple{"placement.actor", &placement.actor, true},
-        std::tuple{"placement.critic", &placement.critic, has_critic(config)},
-        std::tuple{"placement.reference", &placement.reference, has_reference(config)}}) {
+  for (const auto& [key, text, exists] : roles_that_learn(config)) {
     if (!exists || written.in_doubt.count(key) || written.in_doubt.count("placement.rollout")) continue;
     const RankList others = read_ranks(*text);
     bool shared = rollout.empty() || others.ranks.empty();
@@ -53,10 +61,7 @@ void check_ranks_of_its_own(const Written& written, const std::string& setting, 
   }
   if (!has_reward_model(config) || written.in_doubt.count("placement.reward_model")) return;
   const RankList judges = read_ranks(placement.reward_model);
-  for (const auto& [key, text, exists] :
-       {std::tuple{"placement.actor", &placement.actor, true},
-        std::tuple{"placement.critic", &placement.critic, has_critic(config)},
-        std::tuple{"placement.reference", &placement.reference, has_reference(config)}}) {
+  for (const auto& [key, text, exists] : roles_that_learn(config)) {
     if (!exists || written.in_doubt.count(key)) continue;
     const RankList others = read_ranks(*text);
     const std::set<int> learning(others.ranks.begin(), others.ranks.end());
